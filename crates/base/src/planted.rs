@@ -1,0 +1,50 @@
+//! Deliberate faults, for proving that the simulator finds them.
+//!
+//! Compiled to nothing without the feature `planted`. With it, a test plants one fault for its own thread.
+
+/// A fault that can be planted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// The log's writer reports a batch as durable before it synced.
+    AcknowledgeBeforeSync,
+    /// The log makes a segment without syncing the directory.
+    SkipDirectorySync,
+    /// The stream machine takes a write of an older producer epoch.
+    ForgetEpochCheck,
+    /// The replicator seals a batch anew when it sends it again.
+    RecompressOnRetry,
+    /// The replicator leaves one part of a large commit out.
+    DropPart,
+}
+
+#[cfg(feature = "planted")]
+mod switch {
+    use super::Bug;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Plants a fault for this thread, in place of an earlier one.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    /// Whether this fault is planted here.
+    #[must_use]
+    pub fn active(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(feature = "planted")]
+pub use switch::{active, plant};
+
+/// Whether this fault is planted here: never, in this build.
+#[cfg(not(feature = "planted"))]
+#[must_use]
+#[inline(always)]
+pub fn active(_bug: Bug) -> bool {
+    false
+}

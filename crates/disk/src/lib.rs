@@ -1,0 +1,26 @@
+//! The only way to a file.
+//!
+//! # Purpose
+//! One trait between everything that stores bytes and the place where they lie: [`OsDisk`] is the operating system,
+//! [`SimDisk`] a disk in memory that forgets, tears, reorders and flips what was not synced, and runs full.
+//!
+//! # Modules
+//! - [`traits`]: [`Disk`], [`File`] and what each call promises
+//! - [`os`]: the operating system's files
+//! - [`sim`]: the simulated disk and its faults
+//!
+//! # Invariants
+//! A byte is durable once `sync_data` or `sync_all` returned for its file after the write, and a name once
+//! `sync_directory` returned for its directory after the change. Nothing else is promised, and the simulated disk
+//! takes away everything that is not.
+//!
+//! # Must not depend on
+//! Any crate of the workspace but `base`; it knows no format.
+
+pub mod os;
+pub mod sim;
+pub mod traits;
+
+pub use os::OsDisk;
+pub use sim::SimDisk;
+pub use traits::{Disk, File, OpenMode};

@@ -1,0 +1,22 @@
+//! Durable streams: what an append, a claim, a close or a delete means.
+//!
+//! # Purpose
+//! The pure machine behind `/v1/stream`: a command goes in, the state moves, an outcome comes out. It holds no
+//! payload; an append is given its offset here and its bytes are kept by `store`.
+//!
+//! # Modules
+//! - [`command`]: what can be asked, one enum, with its codec
+//! - [`outcome`]: what can be answered, refusals included
+//! - [`machine`]: the streams of one group and the order in which a write is judged
+//! - [`producer`]: the record of one producer and the key table
+//! - [`codec`]: how a stream's state is stored
+//!
+//! # Invariants
+//! Equal states given equal commands end equal, on every node and in every order of maps. A refusal changes nothing.
+//! No acknowledged write is ever answered as refused, and none applies twice.
+//!
+//! # Must not depend on
+//! Anything that reads a clock, draws entropy or does I/O; the time and the new token are in the command.
+
+pub mod command;
+pub mod outcome;

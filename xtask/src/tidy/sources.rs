@@ -1,0 +1,76 @@
+//! What the sources must not contain.
+
+use crate::process::root;
+use crate::sizes::source_files;
+use std::path::PathBuf;
+
+/// Ways to time, entropy, threads, I/O and unordered maps, none of which a crate that decides may take.
+const IMPURE: [&str; 12] = [
+    "std::fs",
+    "std::net",
+    "std::time",
+    "std::thread",
+    "std::env",
+    "tokio",
+    "SystemTime",
+    "Instant::now",
+    "thread_rng",
+    "HashMap",
+    "HashSet",
+    "println!",
+];
+
+/// Marks of work that is not done.
+const UNFINISHED: [&str; 6] = ["TODO", "FIXME", "XXX", "todo!(", "unimplemented!(", "#[ignore"];
+
+fn sources() -> Vec<(PathBuf, String)> {
+    let own = PathBuf::from(file!()).file_name().map(ToOwned::to_owned);
+    let files = source_files().expect("the work tree can be read");
+    let others = files.into_iter().filter(|(path, _)| path.file_name() != own.as_deref());
+    others
+        .map(|(path, _)| {
+            let text = std::fs::read_to_string(&path).expect("readable");
+            (path, text)
+        })
+        .collect()
+}
+
+#[test]
+fn crates_that_decide_touch_no_clock_entropy_thread_or_file() {
+    for (path, text) in sources() {
+        let pure = ["base", "stream", "consensus"]
+            .iter()
+            .any(|name| path.starts_with(root().join("crates").join(name).join("src")));
+        let test = path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");
+        if !pure || test {
+            continue;
+        }
+        let production = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        for line in production.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for word in IMPURE {
+                assert!(!line.contains(word), "{}: {word} in: {line}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    for (path, text) in sources() {
+        for word in UNFINISHED {
+            assert!(!text.contains(word), "{} contains {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_crate_opens_with_its_front_page() {
+    for (path, text) in sources() {
+        if !path.ends_with("src/lib.rs") {
+            continue;
+        }
+        for heading in ["# Purpose", "# Modules", "# Invariants", "# Must not depend on"] {
+            assert!(text.contains(&format!("//! {heading}")), "{} lacks {heading}", path.display());
+        }
+    }
+}

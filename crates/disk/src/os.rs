@@ -1,0 +1,179 @@
+//! The operating system's files.
+
+use crate::traits::{Disk, File, OpenMode};
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The operating system's file systems.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OsDisk;
+
+impl OsDisk {
+    /// The one there is.
+    #[must_use]
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+struct OsFile(fs::File);
+
+impl Disk for OsDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true);
+        match mode {
+            OpenMode::Read => &mut options,
+            OpenMode::Write => options.write(true),
+            OpenMode::Create => options.write(true).create(true).truncate(false),
+            OpenMode::CreateNew => options.write(true).create_new(true),
+        };
+        let file: Arc<dyn File> = Arc::new(OsFile(options.open(path)?));
+        Ok(file)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        // A relative name alone has an empty parent, which means the process's directory.
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        fs::File::open(path)?.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let name = entry?.file_name().into_string();
+            names.push(name.map_err(|name| io::Error::other(format!("the name {name:?} is not UTF-8")))?);
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        let space = rustix::fs::statvfs(path)?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+}
+
+impl File for OsFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.0.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn reserve(&self, offset: u64, length: u64) -> io::Result<()> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::Errno;
+        if length == 0 {
+            return Ok(());
+        }
+        loop {
+            match fallocate(&self.0, FallocateFlags::KEEP_SIZE, offset, length) {
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+                other => return other.map_err(io::Error::from),
+            }
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn reserve(&self, _offset: u64, _length: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        use rustix::fs::{FlockOperation, flock};
+        use rustix::io::Errno;
+        // The lock belongs to the open file description, so two handles of one process exclude each other too.
+        match flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_reads_back_and_a_hole_reads_as_zeros() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let disk = OsDisk::new();
+        let path = folder.path().join("a");
+        assert_eq!(disk.open(&path, OpenMode::Read).err().map(|e| e.kind()), Some(io::ErrorKind::NotFound));
+        let file = disk.open(&path, OpenMode::CreateNew).expect("new");
+        assert_eq!(disk.open(&path, OpenMode::CreateNew).err().map(|e| e.kind()), Some(io::ErrorKind::AlreadyExists));
+        file.reserve(0, 1 << 16).expect("reserve");
+        assert_eq!(file.length().expect("length"), 0);
+        file.write_at(b"water", 10).expect("write");
+        file.sync_data().expect("sync");
+        disk.sync_directory(folder.path()).expect("sync directory");
+        let mut buffer = [1; 32];
+        let read = disk.open(&path, OpenMode::Read).expect("open").read_at(&mut buffer, 5).expect("read");
+        assert_eq!(&buffer[..read], b"\0\0\0\0\0water");
+        assert_eq!(disk.list(folder.path()).expect("list"), ["a"]);
+        assert!(disk.free_bytes(&path).expect("space") > 0);
+    }
+
+    #[test]
+    fn a_lock_excludes_a_second_handle_until_the_first_is_dropped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("lock");
+        let disk = OsDisk::new();
+        let first = disk.open(&path, OpenMode::Create).expect("open");
+        let second = disk.open(&path, OpenMode::Create).expect("open");
+        assert!(first.try_lock().expect("lock"));
+        assert!(!second.try_lock().expect("lock"));
+        drop(first);
+        assert!(second.try_lock().expect("lock"));
+    }
+}

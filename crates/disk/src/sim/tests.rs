@@ -1,0 +1,43 @@
+use super::*;
+
+fn path(name: &str) -> PathBuf {
+    Path::new("/d").join(name)
+}
+
+/// A disk with a durable directory `/d`.
+fn disk(seed: u64) -> SimDisk {
+    let disk = SimDisk::new(seed);
+    disk.create_directory(Path::new("/d")).expect("create");
+    disk.sync_directory(Path::new("/")).expect("sync");
+    disk
+}
+
+fn contents(disk: &SimDisk, name: &str) -> Option<Vec<u8>> {
+    let file = disk.open(&path(name), OpenMode::Read).ok()?;
+    let mut bytes = vec![0; file.length().expect("length") as usize];
+    file.read_exact_at(&mut bytes, 0).expect("read");
+    Some(bytes)
+}
+
+#[test]
+fn what_was_synced_stays_and_what_was_not_may_go() {
+    let (mut kept, mut gone) = (0, 0);
+    for seed in 0..64 {
+        let disk = disk(seed);
+        let file = disk.open(&path("a"), OpenMode::CreateNew).expect("create");
+        file.write_at(&[1; 10_000], 0).expect("write");
+        file.sync_data().expect("sync");
+        disk.sync_directory(Path::new("/d")).expect("sync");
+        file.write_at(&[2; 10_000], 20_000).expect("write");
+        disk.power_loss();
+        assert!(file.read_at(&mut [0], 0).is_err(), "a handle of before is dead");
+        let bytes = contents(&disk, "a").expect("the name was synced");
+        assert_eq!(bytes[..10_000], [1; 10_000]);
+        if bytes.get(20_000..) == Some(&[2; 10_000]) {
+            kept += 1;
+        } else {
+            gone += 1;
+        }
+    }
+    assert!(kept > 0 && gone > kept, "{kept} kept, {gone} lost");
+}

@@ -1,7 +1,9 @@
 //! What can be asked of a stream.
 
 use bytes::Bytes;
+use highwater_base::codec::{DecodeError, Reader, Writer};
 use highwater_base::{Digest, Incarnation, Millis};
+use std::ops::Range;
 
 /// One write, as it is proposed, ordered and applied. The time and every random choice were made by the proposer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,4 +75,112 @@ pub struct ProducerKey {
     pub seq: u64,
     /// BLAKE3-256 of the body, as the request stated it.
     pub digest: Option<Digest>,
+}
+
+/// The only version of the encoding that there is (docs/formats/stream-command.md).
+const VERSION: u16 = 1;
+
+const KIND_CREATE: u8 = 1;
+const KIND_APPEND: u8 = 2;
+const KIND_DELETE: u8 = 3;
+
+impl Command {
+    /// The command's bytes, as the log keeps them; the body comes last.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.u16(VERSION).u64(self.at.0).bytes(self.path.as_bytes());
+        match &self.operation {
+            Operation::Create(create) => {
+                w.u8(KIND_CREATE).bytes(create.content_type.as_bytes()).bool(create.closed);
+                w.option(create.incarnation, put_token).u64(create.new_incarnation.get()).bytes(&create.body);
+            }
+            Operation::Append(append) => {
+                w.u8(KIND_APPEND).option(append.incarnation, put_token).option(append.producer.as_ref(), put_key);
+                w.bool(append.digest_matches).option(append.content_type.as_deref(), put_text);
+                w.option(append.stream_seq.as_deref(), put_text).bool(append.close).bytes(&append.body);
+            }
+            Operation::Delete { incarnation } => {
+                w.u8(KIND_DELETE).option(*incarnation, put_token);
+            }
+        }
+        w.into_vec()
+    }
+
+    /// Reads a command back; its body is a slice of `record`, not a copy.
+    ///
+    /// Whatever [`Command::encode`] wrote reads back, so that no command that was ordered can stop the group that
+    /// applies it. The syntax of paths, ids and content types is the proposer's to check.
+    /// # Errors
+    /// `Version` for a later program's record, otherwise whatever the codec says.
+    pub fn decode(record: Bytes) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(record);
+        let version = r.u16()?;
+        if version != VERSION {
+            return Err(DecodeError::Version(version));
+        }
+        let at = Millis(r.u64()?);
+        let path = r.string()?;
+        let operation = match r.u8()? {
+            KIND_CREATE => Operation::Create(Create {
+                content_type: r.string()?,
+                closed: r.bool()?,
+                incarnation: r.option(take_token)?,
+                new_incarnation: take_token(&mut r)?,
+                body: r.bytes()?,
+            }),
+            KIND_APPEND => Operation::Append(Append {
+                incarnation: r.option(take_token)?,
+                producer: r.option(take_key)?,
+                digest_matches: r.bool()?,
+                content_type: r.option(Reader::string)?,
+                stream_seq: r.option(Reader::string)?,
+                close: r.bool()?,
+                body: r.bytes()?,
+            }),
+            KIND_DELETE => Operation::Delete { incarnation: r.option(take_token)? },
+            _ => return Err(DecodeError::Invalid("operation")),
+        };
+        r.finish()?;
+        Ok(Self { at, path, operation })
+    }
+
+    /// The bytes that the stream gets; empty for a delete or a close alone.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        match &self.operation {
+            Operation::Create(create) => &create.body,
+            Operation::Append(append) => &append.body,
+            Operation::Delete { .. } => &[],
+        }
+    }
+
+    /// Where the body lies in this command's encoding, which is `encoded_bytes` long: at its very end.
+    #[must_use]
+    pub fn body_range(&self, encoded_bytes: u32) -> Range<u32> {
+        let body_bytes = u32::try_from(self.body().len()).unwrap_or(u32::MAX);
+        encoded_bytes.saturating_sub(body_bytes)..encoded_bytes
+    }
+}
+
+fn put_token(w: &mut Writer, token: Incarnation) {
+    w.u64(token.get());
+}
+
+fn take_token(r: &mut Reader) -> Result<Incarnation, DecodeError> {
+    Incarnation::new(r.u64()?).ok_or(DecodeError::Invalid("token"))
+}
+
+fn put_text(w: &mut Writer, text: &str) {
+    w.bytes(text.as_bytes());
+}
+
+fn put_key(w: &mut Writer, key: &ProducerKey) {
+    w.bytes(key.id.as_bytes()).u64(key.epoch).u64(key.seq).option(key.digest, |w, digest| {
+        w.raw(&digest.0);
+    });
+}
+
+fn take_key(r: &mut Reader) -> Result<ProducerKey, DecodeError> {
+    Ok(ProducerKey { id: r.string()?, epoch: r.u64()?, seq: r.u64()?, digest: r.option(|r| Ok(Digest(r.array()?)))? })
 }

@@ -7,9 +7,10 @@
 //! # Modules
 //! - [`command`]: what can be asked, one enum, with its codec
 //! - [`outcome`]: what can be answered, refusals included
-//! - [`machine`]: the streams of one group and the order in which a write is judged
-//! - [`producer`]: the record of one producer and the key table
-//! - [`codec`]: how a stream's state is stored
+//! - [`machine`]: the streams of one group, and what each command does to them
+//! - `append`: the order in which an append is judged
+//! - `producer`: the record of one producer and the key table
+//! - `state`: one stream, and the bytes in which it is stored
 //!
 //! # Invariants
 //! Equal states given equal commands end equal, on every node and in every order of maps. A refusal changes nothing.
@@ -18,5 +19,13 @@
 //! # Must not depend on
 //! Anything that reads a clock, draws entropy or does I/O; the time and the new token are in the command.
 
+mod append;
 pub mod command;
+pub mod machine;
 pub mod outcome;
+mod producer;
+mod state;
+
+pub use command::{Append, Command, Create, Operation, ProducerKey};
+pub use machine::{Machine, Options};
+pub use outcome::{Applied, ClosedEpoch, Created, Effect, Head, Outcome, ReadFrom, ReadScope, Receipt, Refusal};

@@ -190,3 +190,85 @@ pub enum Refusal {
         incarnation: Incarnation,
     },
 }
+
+/// What applying a command did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The answer.
+    pub result: Result<Outcome, Refusal>,
+    /// What the keeper of the bytes and the waiting readers must hear of; absent where nothing changed.
+    pub effect: Option<Effect>,
+}
+
+/// A change of what a stream holds. An object is the key under which `store` keeps a stream's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// A new stream; its first `length` bytes are the command's body.
+    Created {
+        /// The stream's object.
+        object: u64,
+        /// Bytes of the body; may be zero.
+        length: u64,
+    },
+    /// The command's body is the stream's bytes from `start`, or the stream was closed, or both.
+    Append {
+        /// The stream's object.
+        object: u64,
+        /// Where the bytes begin.
+        start: Offset,
+        /// Bytes of the body; zero for a close alone.
+        length: u64,
+        /// Whether the stream is closed now.
+        closed: bool,
+    },
+    /// The stream is gone, and its bytes with it.
+    Removed {
+        /// The stream's object.
+        object: u64,
+    },
+}
+
+/// What `HEAD` tells of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// Its token.
+    pub incarnation: Incarnation,
+    /// Its end.
+    pub next: Offset,
+    /// The first offset that can be read.
+    pub retained: Offset,
+    /// Whether it is closed.
+    pub closed: bool,
+    /// Its content type, normalised.
+    pub content_type: String,
+    /// After a history event: the token before it, and the offset below which the bytes are the same under both.
+    pub previous: Option<(Incarnation, Offset)>,
+}
+
+/// Where a read begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// At the stream's first byte.
+    Start,
+    /// At its end.
+    Now,
+    /// At an offset.
+    At(Offset),
+}
+
+/// What a read may take, as the stream is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadScope {
+    /// The stream's token.
+    pub incarnation: Incarnation,
+    /// The stream's object.
+    pub object: u64,
+    /// Where the read begins.
+    pub start: Offset,
+    /// The stream's end; the read takes at most the bytes between.
+    pub next: Offset,
+    /// Whether the stream is closed.
+    pub closed: bool,
+    /// The stream's content type, normalised.
+    pub content_type: String,
+}

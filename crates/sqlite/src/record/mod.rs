@@ -1,0 +1,1 @@
+//! Lands with the engine.

@@ -1,1 +1,29 @@
-//! Placeholder front page.
+//! The running server: groups, their machines and stores, and the threads that drive them.
+//!
+//! # Purpose
+//! Takes a command from a front end to the group that owns its stream, through consensus and the log, and brings the
+//! answer back. [`Node`] is the production shape.
+//!
+//! # Modules
+//! - [`api`]: what front ends ask and are answered
+//! - [`config`]: the node's settings and limits
+//! - [`handle`]: the front ends' way in
+//!
+//! # Invariants
+//! An answer to a write leaves after its entry is durable on the voters that it counts. Memory is bounded: bodies in
+//! flight, proposals that are not applied, waiting readers. No read's bytes are fetched on the shard's thread.
+//!
+//! # Must not depend on
+//! `http`, `peer`, `sqlite`, `client`: nothing here knows how a request arrived.
+
+pub mod api;
+pub mod config;
+pub mod handle;
+pub mod node;
+
+pub use api::{
+    Durability, GroupState, GroupStatus, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer,
+};
+pub use config::Config;
+pub use handle::{Admission, Handle};
+pub use node::{Node, OpenError};

@@ -1,0 +1,186 @@
+//! What front ends ask and are answered.
+
+use bytes::Bytes;
+use highwater_base::{Incarnation, Offset};
+use highwater_stream::{Outcome, ReadFrom, Refusal};
+use serde::Serialize;
+use thiserror::Error;
+
+/// Who this server is, as every HEAD answer tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Identity {
+    /// Drawn once, when the data directory was made: 1 to 64 of `[A-Za-z0-9._-]`.
+    pub cluster_id: String,
+    /// This node within its cluster, from 1.
+    pub node_id: u64,
+    /// The protocol's release line, major * 1000 + minor.
+    pub protocol: u32,
+}
+
+/// How many copies had a write on disk when its answer was sent, and out of how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Durability {
+    /// Voters that persisted it.
+    pub synced: u32,
+    /// Voters of its group.
+    pub of: u32,
+}
+
+/// A write that was ordered and applied: it did something, or was refused for a reason that is itself durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteAnswer {
+    /// What the stream's machine said.
+    pub result: Result<Outcome, Refusal>,
+    /// What holds at this moment; for a repeat, what holds now.
+    pub durability: Durability,
+}
+
+/// Why a request got no answer from the stream's machine. Only [`Unavailable::OutcomeUnknown`] and
+/// [`Unavailable::Internal`] leave open whether a write applied; every other one proves that it did not.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Unavailable {
+    /// This node does not lead the stream's group, or cannot confirm that it does.
+    #[error("group {group} has no leader here")]
+    NoLeader {
+        /// The stream's group.
+        group: u32,
+    },
+    /// The write was proposed and its outcome was lost: it may have applied.
+    #[error("the outcome of the write is unknown")]
+    OutcomeUnknown {
+        /// Whether it was lost with the leadership, so that a retry may find a leader soon.
+        leadership_lost: bool,
+    },
+    /// The log has no space left, on disk or within its bound.
+    #[error("the write-ahead log has no space left")]
+    WalDiskPressure,
+    /// A group's log has grown past its bound.
+    #[error("the group's log is full")]
+    RaftLogPressure,
+    /// Too many bytes wait to be committed.
+    #[error("too many bytes wait to be committed")]
+    RaftUncommittedBackpressure,
+    /// Too many bytes of request bodies are in memory.
+    #[error("too many bytes of request bodies are in memory")]
+    IngressBodyBytesLimit,
+    /// A history event is being recorded.
+    #[error("a history event is being recorded")]
+    HistoryPending,
+    /// The group is being recovered.
+    #[error("the group is being recovered")]
+    GroupRestarting,
+    /// The group stopped; the status page says why.
+    #[error("the group has stopped")]
+    ApplyStopped,
+    /// As many readers wait already as may wait.
+    #[error("too many readers are waiting")]
+    LiveReadsExhausted,
+    /// Something failed that no one asked for.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+/// A read of a stream's bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadRequest {
+    /// The stream.
+    pub path: String,
+    /// Only of this history of it.
+    pub incarnation: Option<Incarnation>,
+    /// Where to begin.
+    pub from: ReadFrom,
+    /// Bytes that the answer may hold; clamped to `READ_BYTES_MAX`.
+    pub length_max: u64,
+    /// Whether the answer must be at least as new as the moment of the request, on any node.
+    pub leader: bool,
+    /// At the tail of an open stream: milliseconds to wait for more; clamped to `LONG_POLL_MS_MAX`.
+    pub wait_ms: Option<u64>,
+}
+
+/// The bytes of a stream from `start` on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadAnswer {
+    /// Where the bytes begin.
+    pub start: Offset,
+    /// Where they end, and a following read begins.
+    pub next: Offset,
+    /// The stream's token.
+    pub incarnation: Incarnation,
+    /// The stream's content type, normalised.
+    pub content_type: String,
+    /// Whether `next` was the stream's end.
+    pub up_to_date: bool,
+    /// Whether `next` was the end of a closed stream: no byte will follow.
+    pub closed: bool,
+    /// The bytes; empty at the tail.
+    pub body: Bytes,
+    /// Whether the read waited and nothing came.
+    pub timed_out: bool,
+}
+
+/// What a group is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "state", content = "reason")]
+pub enum GroupState {
+    /// Reads its log, or has not yet committed an entry of its own term.
+    Starting,
+    /// Serves.
+    Serving,
+    /// Refuses, because its log or its files cannot be believed; they are kept as they are.
+    Damaged(String),
+    /// Stopped while applying.
+    Stopped(String),
+}
+
+/// One group, for the status page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GroupStatus {
+    /// Its number, from 0.
+    pub id: u32,
+    /// The node that leads it, as this node believes.
+    pub leader: Option<u64>,
+    /// Its term.
+    pub term: u64,
+    /// The highest index known to be committed.
+    pub commit: u64,
+    /// The highest index applied here.
+    pub applied: u64,
+    /// Nodes that vote.
+    pub voters: Vec<u64>,
+    /// Streams that it holds.
+    pub streams: u64,
+    /// Bytes of its data files.
+    pub store_bytes: u64,
+    /// Bytes of payload that lie in the log alone, until the next checkpoint.
+    pub unmoved_bytes: u64,
+    /// What it is doing.
+    #[serde(flatten)]
+    pub state: GroupState,
+}
+
+/// The node, for the status page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// Who it is.
+    pub identity: Identity,
+    /// Milliseconds since it was opened.
+    pub uptime_ms: u64,
+    /// Whether it serves.
+    pub ready: bool,
+    /// Why it stopped for good, if it did: the log could not be written or synced.
+    pub failed: Option<String>,
+    /// Its groups.
+    pub groups: Vec<GroupStatus>,
+    /// Bytes of the log's segments.
+    pub wal_bytes: u64,
+    /// Syncs of the log since the start.
+    pub wal_syncs: u64,
+    /// Batches written to the log since the start.
+    pub wal_batches: u64,
+    /// Bytes of bodies in flight.
+    pub ingress_bytes: u64,
+    /// Bytes proposed and not yet applied.
+    pub uncommitted_bytes: u64,
+    /// Readers that wait for more.
+    pub live_reads: u64,
+}

@@ -1,0 +1,50 @@
+//! The node's settings and limits.
+
+use highwater_base::limits;
+use std::path::PathBuf;
+
+/// How a node is opened.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The data directory.
+    pub data: PathBuf,
+    /// Raft groups, when the directory is made; an existing one keeps its number.
+    pub groups: u32,
+    /// Bytes of one log segment.
+    pub wal_segment_bytes: u64,
+    /// Bytes of the whole log.
+    pub wal_bytes_max: u64,
+    /// Bytes written to the log since the last checkpoints that start the next one.
+    ///
+    /// Bounds what a restart replays: 32 MiB are read and applied in well under a second.
+    pub checkpoint_bytes: u64,
+    /// Bytes of request bodies in memory, from their arrival to their answer.
+    ///
+    /// Eight of the largest requests (32 MiB each), or thousands of usual ones.
+    pub ingress_bytes_max: u64,
+    /// Bytes proposed and not yet applied, in all groups.
+    ///
+    /// Four of the largest requests: at 200 MB/s they are applied within a second.
+    pub uncommitted_bytes_max: u64,
+    /// Readers that may wait for more at one time.
+    ///
+    /// A waiting reader costs about 300 bytes here, and a connection in the front end.
+    pub live_reads_max: usize,
+}
+
+impl Config {
+    /// The defaults, for this data directory.
+    #[must_use]
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        Self {
+            data: data.into(),
+            groups: limits::GROUPS_DEFAULT,
+            wal_segment_bytes: 64 << 20,
+            wal_bytes_max: 1 << 30,
+            checkpoint_bytes: 32 << 20,
+            ingress_bytes_max: 256 << 20,
+            uncommitted_bytes_max: 128 << 20,
+            live_reads_max: 16_384,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! One request and its answer over HTTP/1.1: no redirect followed, nothing sent twice, nothing read without bound.
+
+use crate::headers::Headers;
+use crate::token::{TokenId, TokenSource, token_id};
+use crate::transport::PatientConnector;
+use bytes::Bytes;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use thiserror::Error;
+use ureq::http::Method;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::RustlsConnector;
+use ureq::{Agent, http};
+
+/// Time without progress after which an attempt is given up, outcome unknown.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a client connects.
+#[derive(Debug)]
+pub struct Options {
+    /// Time without progress after which an attempt is given up.
+    pub patience: Duration,
+    /// Where the bearer token comes from.
+    pub token: TokenSource,
+    /// A file of certificates in PEM form that are trusted besides the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { patience: PATIENCE, token: TokenSource::none(), ca_file: None }
+    }
+}
+
+impl Options {
+    /// Token and certificates as `HIGHWATER_TOKEN_FILE`, `HIGHWATER_TOKEN` and `HIGHWATER_CA_FILE` say.
+    #[must_use]
+    pub fn from_environment() -> Self {
+        let ca_file = std::env::var_os("HIGHWATER_CA_FILE").filter(|value| !value.is_empty()).map(PathBuf::from);
+        Self { token: TokenSource::from_environment(), ca_file, ..Self::default() }
+    }
+}
+
+/// Why a client cannot be made.
+#[derive(Debug, Error)]
+pub enum SetupError {
+    /// The file of certificates cannot be read.
+    #[error("cannot read the certificates in {path}: {source}")]
+    CaUnreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        source: std::io::Error,
+    },
+    /// The file holds no certificate.
+    #[error("{0} holds no certificate in PEM form")]
+    CaEmpty(PathBuf),
+}
+
+/// A request as it is sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: Method,
+    pub(crate) url: String,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Option<&'a [u8]>,
+    /// Bytes of the answer's body beyond which it is no answer.
+    pub(crate) answer_bytes_max: u64,
+}
+
+/// An answer as it arrived, whole.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Headers,
+    pub(crate) body: Bytes,
+}
+
+/// Sends requests one at a time, over one connection that is kept between them.
+#[derive(Debug)]
+pub struct Client {
+    agent: Mutex<Option<Agent>>,
+    connect: Connect,
+    token: TokenSource,
+}
+
+#[derive(Debug)]
+struct Connect {
+    patience: Duration,
+    roots: RootCerts,
+    tls: Arc<RustlsConnector>,
+}
+
+impl Client {
+    /// A client; it connects with its first request.
+    /// # Errors
+    /// The file of certificates cannot be used.
+    pub fn new(options: Options) -> Result<Self, SetupError> {
+        let (roots, tls) = match &options.ca_file {
+            None => (RootCerts::WebPki, shared_tls()),
+            Some(path) => (with_extra_roots(path)?, Arc::new(RustlsConnector::default())),
+        };
+        let connect = Connect { patience: options.patience, roots, tls };
+        Ok(Self { agent: Mutex::new(None), connect, token: options.token })
+    }
+
+    /// Closes the kept connection and frees its buffers; the next request opens another.
+    pub fn rest(&self) {
+        *self.agent.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Reads the token's file again before the next request.
+    pub fn reread_token(&self) {
+        self.token.reread();
+    }
+
+    /// The id of the token that the next request carries; 0 for none.
+    #[must_use]
+    pub fn token(&self) -> TokenId {
+        token_id(self.token.current().ok().flatten().as_deref())
+    }
+
+    /// Sends a request and reads its answer to the end.
+    /// # Errors
+    /// Why there is no whole answer, for people; the request may have been carried out.
+    pub(crate) fn exchange(&self, request: &Request<'_>) -> (TokenId, Result<Reply, String>) {
+        match self.token.current() {
+            Err(error) => (TokenId(0), Err(format!("cannot read the token's file: {error}"))),
+            Ok(token) => {
+                let id = token_id(token.as_deref());
+                (id, self.send(request, token.as_deref()).map_err(|error| describe(&error)))
+            }
+        }
+    }
+
+    fn send(&self, request: &Request<'_>, token: Option<&str>) -> Result<Reply, ureq::Error> {
+        let agent = self.agent();
+        let mut builder = http::Request::builder().method(request.method.clone()).uri(&request.url);
+        for (name, value) in &request.headers {
+            builder = builder.header(*name, value);
+        }
+        if let Some(token) = token {
+            builder = builder.header("authorization", format!("Bearer {token}"));
+        }
+        let mut response = match request.body {
+            Some(body) => agent.run(builder.body(body)?)?,
+            None => agent.run(builder.body(())?)?,
+        };
+        let body = response.body_mut().with_config().limit(request.answer_bytes_max).read_to_vec()?;
+        let headers = response.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        Ok(Reply { status: response.status().as_u16(), headers: Headers::new(headers), body: body.into() })
+    }
+
+    fn agent(&self) -> Agent {
+        let mut agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
+        agent.get_or_insert_with(|| self.connect.agent()).clone()
+    }
+}
+
+impl Connect {
+    fn agent(&self) -> Agent {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            // A proxy named by the host program's environment was not meant for us, least of all on loopback.
+            .proxy(None)
+            .timeout_resolve(Some(self.patience))
+            .max_idle_connections(1)
+            .max_idle_connections_per_host(1)
+            .max_idle_age(Duration::from_secs(60))
+            .user_agent(concat!("highwater/", env!("CARGO_PKG_VERSION")))
+            .tls_config(TlsConfig::builder().root_certs(self.roots.clone()).build())
+            .build();
+        let connector = PatientConnector::new(self.patience, Arc::clone(&self.tls));
+        Agent::with_parts(config, connector, DefaultResolver::default())
+    }
+}
+
+/// The public roots, parsed once for all clients of the process.
+fn shared_tls() -> Arc<RustlsConnector> {
+    static SHARED: Mutex<Option<Arc<RustlsConnector>>> = Mutex::new(None);
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(shared.get_or_insert_with(Default::default))
+}
+
+/// The certificates of the file, and those that the system trusts where it keeps them in one of the usual places.
+fn with_extra_roots(path: &Path) -> Result<RootCerts, SetupError> {
+    const SYSTEM: [&str; 4] = [
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/etc/pki/tls/certs/ca-bundle.crt",
+        "/etc/ssl/ca-bundle.pem",
+        "/etc/ssl/cert.pem",
+    ];
+    let pem = std::fs::read(path).map_err(|source| SetupError::CaUnreadable { path: path.to_owned(), source })?;
+    let mut roots = certificates(&pem);
+    if roots.is_empty() {
+        return Err(SetupError::CaEmpty(path.to_owned()));
+    }
+    let system = SYSTEM.iter().find_map(|place| std::fs::read(place).ok());
+    roots.extend(system.as_deref().map(certificates).unwrap_or_default());
+    Ok(RootCerts::new_with_certs(&roots))
+}
+
+fn certificates(pem: &[u8]) -> Vec<Certificate<'static>> {
+    parse_pem(pem)
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The cause in plain words, down to the system's.
+fn describe(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::Io(error) => error.to_string(),
+        ureq::Error::Timeout(ureq::Timeout::Resolve) => "the host's name was not resolved in time".to_owned(),
+        error => error.to_string(),
+    }
+}

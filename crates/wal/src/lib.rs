@@ -1,1 +1,33 @@
-//! Placeholder front page.
+//! The write-ahead log: one per data directory, shared by everyone who must not lose what was acknowledged.
+//!
+//! # Purpose
+//! Appends frames of many owners in batches, makes them durable with one `fdatasync` for all that wait, finds out after
+//! a crash what of it stands, and gives space back once its owners need it no longer. `docs/formats/wal.md` describes
+//! every byte.
+//!
+//! # Modules
+//! - [`types`]: frames, locations, options and errors
+//! - [`log`]: the log itself, blocking and without threads or clocks
+//! - [`recovered`]: what opening found: each owner's verdict, and the surviving frames
+//! - [`reader`]: frames by location, from any thread
+//! - [`writer`]: the one thread that appends in production
+//!
+//! # Invariants
+//! `write_pos >= record_pos >= flush_pos`. A frame that was reported durable is found by every later open, or its owner
+//! is marked. After the first failed write or sync nothing is written again. The record that justifies the end of a
+//! segment is durable before the segment ends.
+//!
+//! # Must not depend on
+//! Any crate of the workspace but `base` and `disk`; it knows nothing of what a frame says.
+
+pub mod log;
+pub mod reader;
+pub mod recovered;
+pub mod types;
+pub mod writer;
+
+pub use log::Log;
+pub use reader::LogReader;
+pub use recovered::{LastRun, OwnerRecovery, Recovered, ReplayError, ReplayedFrame, Verdict};
+pub use types::{AppendError, Frame, Location, OpenError, Options, Poisoned, ReadError, ReleaseError, Released};
+pub use writer::{Metrics, Writer, WriterHandle};

@@ -6,6 +6,7 @@
 //!
 //! # Modules
 //! - [`traits`]: [`Disk`], [`File`] and what each call promises
+//! - [`system`]: the machine's clocks and entropy, which are no files and have the same two lives
 //! - [`os`]: the operating system's files
 //! - [`sim`]: the simulated disk and its faults
 //!
@@ -19,8 +20,10 @@
 
 pub mod os;
 pub mod sim;
+pub mod system;
 pub mod traits;
 
 pub use os::OsDisk;
 pub use sim::SimDisk;
+pub use system::{SystemClock, SystemRandom};
 pub use traits::{Disk, File, OpenMode};

@@ -210,3 +210,6 @@ pub(crate) fn early(verdict: Result<Verdict, Refusal>) -> Option<Result<Outcome,
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

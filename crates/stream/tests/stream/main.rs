@@ -1,0 +1,8 @@
+//! What the stream machine promises, as transcripts, models and exhaustive small cases.
+
+mod decoding;
+mod exhaustive;
+mod model;
+mod reports;
+mod script;
+mod transcripts;

@@ -138,6 +138,37 @@ impl File for OsFile {
             Err(error) => Err(error.into()),
         }
     }
+
+    #[cfg(target_os = "linux")]
+    fn try_lock_range(&self, offset: u64, length: u64) -> io::Result<bool> {
+        use std::os::fd::AsRawFd;
+        // SAFETY: `flock` is plain data, for which all zeros is a value.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = libc::F_WRLCK as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+        lock.l_start = offset as libc::off_t;
+        lock.l_len = length as libc::off_t;
+        // SAFETY: the descriptor is open and `lock` outlives the call.
+        if unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_OFD_SETLK, &lock) } == 0 {
+            return Ok(true);
+        }
+        match io::Error::last_os_error() {
+            error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+            error => Err(error),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn try_lock_range(&self, _offset: u64, _length: u64) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn modified_ns(&self) -> io::Result<Option<u64>> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = self.0.metadata()?;
+        let seconds = u64::try_from(metadata.mtime()).unwrap_or(0);
+        Ok(Some(seconds.saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec() as u64)))
+    }
 }
 
 #[cfg(test)]
@@ -175,5 +206,28 @@ mod tests {
         assert!(!second.try_lock().expect("lock"));
         drop(first);
         assert!(second.try_lock().expect("lock"));
+    }
+
+    #[test]
+    fn a_range_lock_excludes_other_handles_and_record_locks() {
+        use std::os::fd::AsRawFd;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("database");
+        let disk = OsDisk::new();
+        let first = disk.open(&path, OpenMode::Create).expect("open");
+        let second = disk.open(&path, OpenMode::Create).expect("open");
+        assert!(first.try_lock_range(1 << 30, 512).expect("lock"));
+        assert!(!second.try_lock_range((1 << 30) + 511, 1).expect("lock"));
+        assert!(second.try_lock_range(0, 1).expect("lock"), "another range");
+        drop(first);
+        let plain = fs::OpenOptions::new().write(true).open(&path).expect("open");
+        // SAFETY: plain data, and an open descriptor.
+        let locked = unsafe {
+            let mut lock: libc::flock = std::mem::zeroed();
+            (lock.l_type, lock.l_start, lock.l_len) = (libc::F_WRLCK as libc::c_short, (1 << 30) + 2, 510);
+            libc::fcntl(plain.as_raw_fd(), libc::F_SETLK, &lock)
+        };
+        assert_eq!(locked, 0);
+        assert!(!second.try_lock_range(1 << 30, 512).expect("lock"), "a record lock, as stock SQLite takes it");
     }
 }

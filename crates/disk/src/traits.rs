@@ -106,6 +106,23 @@ pub trait File: Send + Sync + 'static {
     /// The system's.
     fn try_lock(&self) -> io::Result<bool>;
 
+    /// As `try_lock`, of a range of bytes, and against the record locks (`fcntl`) with which other programs guard
+    /// the same file, SQLite among them. A disk that only has `try_lock` takes that.
+    /// # Errors
+    /// The system's.
+    fn try_lock_range(&self, _offset: u64, _length: u64) -> io::Result<bool> {
+        self.try_lock()
+    }
+
+    /// When the file's bytes were last changed, in nanoseconds since the Unix epoch; `None` on a disk without clock.
+    ///
+    /// Good for telling that a file was changed, not for telling that it was not after a loss of power.
+    /// # Errors
+    /// The system's.
+    fn modified_ns(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Reads exactly `buffer.len()` bytes at `offset`.
     /// # Errors
     /// `UnexpectedEof` if the file ends before, or the system's.

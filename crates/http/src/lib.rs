@@ -1,1 +1,53 @@
-//! Placeholder front page.
+//! Highwater over HTTP: the axum adapters, and the only place where errors become HTTP.
+//!
+//! # Purpose
+//! A request becomes a command of the node, an outcome becomes an answer. Nothing is decided here that a machine
+//! decides; this crate checks syntax, bounds what it reads and holds, and renders.
+//!
+//! # Modules
+//! - [`service`]: what a handler asks of the node, as a trait, so that faults can be played in tests
+//! - [`error`]: the table of error codes and the mapping of every refusal to status, code and headers
+//! - [`options`]: limits and timeouts of the listener
+//! - [`server`]: connections, HTTP/1.1 and HTTP/2, graceful shutdown
+//! - `names`, `fields`, `path`, `query`: the syntax of headers, paths and queries
+//! - `create`, `append`, `read`, `head`, `delete`: one operation each; `answer` renders what writes have in common
+//! - `body`, `drain`: bounded reading of bodies, and what happens to those nobody read
+//! - `access`, `cors`: who may ask in open mode, and what browsers are told
+//! - `admin`: health, readiness, metrics and status
+//!
+//! # Invariants
+//! No body is larger than the request limit, no queue or wait is without a bound. A refusal is sent whole: the body
+//! that belongs to it is read away afterwards. `NO_LEADER` proves that nothing was proposed, `OUTCOME_UNKNOWN` never
+//! does. Every HEAD of a stream's path names the server.
+//!
+//! # Must not depend on
+//! `disk`, `wal`, `store`, `consensus`: the node is the only way to what is stored.
+
+mod access;
+mod admin;
+mod answer;
+mod append;
+mod body;
+mod cors;
+mod create;
+mod cursor;
+mod delete;
+mod drain;
+pub mod error;
+mod fields;
+mod head;
+mod names;
+pub mod options;
+mod path;
+mod query;
+mod read;
+mod router;
+pub mod server;
+pub mod service;
+mod timed;
+
+pub use error::{Code, Error};
+pub use options::HttpOptions;
+pub use router::router;
+pub use server::{ServeError, serve};
+pub use service::Service;

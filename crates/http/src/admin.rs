@@ -1,0 +1,125 @@
+//! Health, readiness, metrics and status.
+
+use crate::router::App;
+use crate::service::Service;
+use axum::Json;
+use axum::extract::State;
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use highwater_node::{GroupState, Status};
+use serde_json::json;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Answered requests, by method and class of status.
+#[derive(Debug, Default)]
+pub(crate) struct Counts([[AtomicU64; CLASSES]; METHODS.len()]);
+
+/// 1xx to 5xx; a status of another class does not exist.
+const CLASSES: usize = 5;
+
+const METHODS: [&str; 7] = ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "other"];
+
+impl Counts {
+    /// Counts one answer.
+    pub(crate) fn count(&self, method: &Method, status: StatusCode) {
+        let row = METHODS.iter().position(|name| *name == method.as_str()).unwrap_or(METHODS.len() - 1);
+        let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES) - 1;
+        self.0[row][class].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn render(&self, out: &mut String) {
+        header_lines(out, "highwater_http_requests", "counter", "Answered requests.");
+        for (method, classes) in METHODS.iter().zip(&self.0) {
+            for (class, count) in (1..).zip(classes) {
+                let count = count.load(Ordering::Relaxed);
+                if count > 0 {
+                    line(
+                        out,
+                        &format!("highwater_http_requests_total{{method=\"{method}\",status=\"{class}xx\"}} {count}"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// `/healthz`: the process answers.
+pub(crate) async fn health() -> Response {
+    ([(header::CACHE_CONTROL, "no-store")], "ok\n").into_response()
+}
+
+/// `/readyz`: the node serves, or why it does not.
+pub(crate) async fn ready<S: Service>(State(app): State<App<S>>) -> Response {
+    let no_store = [(header::CACHE_CONTROL, "no-store")];
+    if app.service.ready() {
+        return (no_store, "ready\n").into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, no_store, format!("{}\n", why_not(&app.service.status()))).into_response()
+}
+
+fn why_not(status: &Status) -> String {
+    if let Some(failure) = &status.failed {
+        return format!("stopped: {failure}");
+    }
+    let faults = status.groups.iter().filter_map(|group| match &group.state {
+        GroupState::Serving => None,
+        GroupState::Starting => Some(format!("group {} is starting", group.id)),
+        GroupState::Damaged(reason) => Some(format!("group {} is damaged: {reason}", group.id)),
+        GroupState::Stopped(reason) => Some(format!("group {} has stopped: {reason}", group.id)),
+    });
+    let faults: Vec<String> = faults.collect();
+    if faults.is_empty() { "starting".to_owned() } else { faults.join("; ") }
+}
+
+/// `/v1/admin/status`: the node, its groups and its log, as JSON.
+pub(crate) async fn status<S: Service>(State(app): State<App<S>>) -> Response {
+    let status = json!({
+        "node": app.service.status(),
+        "http": { "mode": "open", "request_bytes_max": app.options.request_bytes_max },
+    });
+    ([(header::CACHE_CONTROL, "no-store")], Json(status)).into_response()
+}
+
+/// `/metrics`: OpenMetrics text.
+pub(crate) async fn metrics<S: Service>(State(app): State<App<S>>) -> Response {
+    let status = app.service.status();
+    let mut out = String::new();
+    app.counts.render(&mut out);
+    for (name, kind, help, value) in numbers(&status) {
+        header_lines(&mut out, name, kind, help);
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        line(&mut out, &format!("{name}{suffix} {value}"));
+    }
+    line(&mut out, "# EOF");
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")], out).into_response()
+}
+
+fn numbers(status: &Status) -> [(&'static str, &'static str, &'static str, u64); 11] {
+    let groups = |of: fn(&highwater_node::GroupStatus) -> u64| status.groups.iter().map(of).sum::<u64>();
+    let serving = |group: &highwater_node::GroupStatus| u64::from(group.state == GroupState::Serving);
+    [
+        ("highwater_ready", "gauge", "Whether the node serves.", u64::from(status.ready)),
+        ("highwater_uptime_seconds", "gauge", "Seconds since the node was opened.", status.uptime_ms / 1_000),
+        ("highwater_groups", "gauge", "Raft groups of the node.", status.groups.len() as u64),
+        ("highwater_groups_serving", "gauge", "Raft groups that serve.", status.groups.iter().map(serving).sum()),
+        ("highwater_streams", "gauge", "Streams in all groups.", groups(|group| group.streams)),
+        ("highwater_store_bytes", "gauge", "Bytes of data files.", groups(|group| group.store_bytes)),
+        ("highwater_wal_bytes", "gauge", "Bytes of the log's segments.", status.wal_bytes),
+        ("highwater_wal_syncs", "counter", "Syncs of the log.", status.wal_syncs),
+        ("highwater_wal_batches", "counter", "Batches written to the log.", status.wal_batches),
+        ("highwater_ingress_bytes", "gauge", "Bytes of request bodies in flight.", status.ingress_bytes),
+        ("highwater_live_reads", "gauge", "Readers that wait for more.", status.live_reads),
+    ]
+}
+
+fn header_lines(out: &mut String, name: &str, kind: &str, help: &str) {
+    line(out, &format!("# TYPE {name} {kind}"));
+    line(out, &format!("# HELP {name} {help}"));
+}
+
+fn line(out: &mut String, text: &str) {
+    // Writing to a string cannot fail.
+    writeln!(out, "{text}").expect("a string takes every line");
+}

@@ -1,0 +1,105 @@
+//! What the answers of writes have in common.
+
+use crate::error::Error;
+use crate::names;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use highwater_base::Incarnation;
+use highwater_node::{Durability, WriteAnswer};
+use highwater_stream::{ClosedEpoch, Created, Outcome, Receipt};
+use std::fmt::Display;
+
+/// Sets a header to what HTTP can carry; every value that comes here is ASCII.
+pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: impl Display) {
+    if let Ok(value) = HeaderValue::try_from(value.to_string()) {
+        headers.insert(name, value);
+    }
+}
+
+/// Renders the answer to a write.
+///
+/// Source: the stream contract, answers to a keyed append; rule X2 for a close alone.
+pub(crate) fn write(answer: WriteAnswer, head: &Parts) -> Result<Response, Error> {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, names::NO_STORE);
+    durability(headers, answer.durability);
+    let status = match answer.result? {
+        Outcome::Created(stream) => {
+            created(headers, &stream, head);
+            StatusCode::CREATED
+        }
+        Outcome::Matched(stream) => {
+            created(headers, &stream, head);
+            StatusCode::OK
+        }
+        Outcome::Appended { next, incarnation, closed, .. } => {
+            set(headers, names::STREAM_NEXT_OFFSET, next);
+            set(headers, names::STREAM_INCARNATION, incarnation);
+            if closed {
+                headers.insert(names::STREAM_CLOSED, names::TRUE);
+            }
+            StatusCode::NO_CONTENT
+        }
+        Outcome::Applied(written) => {
+            receipt(headers, &written);
+            if written.had_body { StatusCode::OK } else { StatusCode::NO_CONTENT }
+        }
+        Outcome::Repeated(written) => {
+            receipt(headers, &written);
+            StatusCode::NO_CONTENT
+        }
+        Outcome::Evicted { epoch, seq, incarnation, closed } => {
+            progress(headers, epoch, seq, incarnation, closed);
+            headers.insert(names::PRODUCER_OUTCOME, HeaderValue::from_static("receipt-evicted"));
+            StatusCode::NO_CONTENT
+        }
+        Outcome::Deleted => StatusCode::NO_CONTENT,
+    };
+    *response.status_mut() = status;
+    Ok(response)
+}
+
+/// On how many copies the write was on disk when it was answered, out of how many (an RFC 9651 dictionary).
+fn durability(headers: &mut HeaderMap, durability: Durability) {
+    set(headers, names::HIGHWATER_DURABILITY, format_args!("synced={}, of={}", durability.synced, durability.of));
+}
+
+fn created(headers: &mut HeaderMap, stream: &Created, head: &Parts) {
+    set(headers, header::CONTENT_TYPE, &stream.content_type);
+    set(headers, names::STREAM_NEXT_OFFSET, stream.next);
+    set(headers, names::STREAM_INCARNATION, stream.incarnation);
+    if stream.closed {
+        headers.insert(names::STREAM_CLOSED, names::TRUE);
+    }
+    if let Some(location) = location(head) {
+        set(headers, header::LOCATION, location);
+    }
+}
+
+/// The stream's absolute URL, by the name under which the client reached this server.
+fn location(head: &Parts) -> Option<String> {
+    let authority = head.uri.authority().map(|authority| authority.as_str());
+    let host = authority.or_else(|| head.headers.get(header::HOST).and_then(|host| host.to_str().ok()))?;
+    Some(format!("http://{host}{}", head.uri.path()))
+}
+
+fn receipt(headers: &mut HeaderMap, written: &Receipt) {
+    progress(headers, written.epoch, written.seq, written.incarnation, written.closed_epoch);
+    set(headers, names::STREAM_OFFSET, written.start);
+    set(headers, names::STREAM_NEXT_OFFSET, written.next);
+    if written.closed_stream {
+        headers.insert(names::STREAM_CLOSED, names::TRUE);
+    }
+}
+
+fn progress(headers: &mut HeaderMap, epoch: u64, seq: u64, incarnation: Incarnation, closed: Option<ClosedEpoch>) {
+    set(headers, names::PRODUCER_EPOCH, epoch);
+    set(headers, names::PRODUCER_SEQ, seq);
+    set(headers, names::STREAM_INCARNATION, incarnation);
+    if let Some(closed) = closed {
+        set(headers, names::PRODUCER_CLOSED_EPOCH, closed.epoch);
+        set(headers, names::PRODUCER_CLOSED_SEQ, closed.last_seq);
+    }
+}

@@ -1,0 +1,142 @@
+//! Bodies of requests: bounded in size, in time, and in what all of them hold together.
+
+use crate::error::{Code, Error};
+use crate::names;
+use crate::options::HttpOptions;
+use crate::service::Service;
+use axum::body::Body;
+use axum::http::header;
+use bytes::{Bytes, BytesMut};
+use highwater_base::Digest;
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+/// Bytes that one permit of the answers' budget stands for.
+const PERMIT_BYTES: u64 = 1_024;
+
+/// Bytes of room that a body of unknown length takes at a time: 32 steps to the largest.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// Bodies larger than this are hashed on a thread where blocking is fine: a quarter of a mebibyte takes BLAKE3 about
+/// a tenth of a millisecond, which other requests of the same thread can wait.
+const HASH_INLINE_BYTES_MAX: usize = 256 << 10;
+
+/// Seconds that a body may take before its average rate counts.
+const GRACE_S: u64 = 30;
+
+/// The memory that answers may hold together until their readers took them.
+#[derive(Debug, Clone)]
+pub(crate) struct Budget(Arc<Semaphore>);
+
+/// A part of a budget, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Budget {
+    /// A budget of `bytes`.
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self(Arc::new(Semaphore::new(usize::try_from(bytes / PERMIT_BYTES).unwrap_or(Semaphore::MAX_PERMITS))))
+    }
+
+    /// Takes room for `bytes` within `wait_ms`.
+    pub(crate) async fn wait(&self, bytes: u64, wait_ms: u64) -> Option<Held> {
+        let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
+        let acquire = self.0.clone().acquire_many_owned(permits);
+        tokio::time::timeout(Duration::from_millis(wait_ms), acquire)
+            .await
+            .ok()?
+            .ok()
+            .map(|permit| Held { _permit: permit })
+    }
+}
+
+/// `REQUEST_TOO_LARGE`, naming the limit.
+pub(crate) fn too_large(options: &HttpOptions) -> Error {
+    let limit = options.request_bytes_max;
+    Error::new(Code::RequestTooLarge, format!("a request's body has at most {limit} bytes"))
+        .with(names::URSULA_MAX_REQUEST_BYTES, limit)
+}
+
+/// Refuses a body whose head already says that it is too large; the first check of every request.
+pub(crate) fn check_length(body: &Body, options: &HttpOptions) -> Result<(), Error> {
+    // The lower bound is the declared length, and zero where there is none.
+    if body.size_hint().lower() > options.request_bytes_max { Err(too_large(options)) } else { Ok(()) }
+}
+
+/// A body, read whole, with the room that the node gave it.
+pub(crate) struct Whole<A> {
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// The room of its first part, which goes to the node with it.
+    pub admission: A,
+    /// Further room, of a body whose head did not say how long it would be; held until the answer.
+    pub _more: Vec<A>,
+}
+
+/// Reads a body whole.
+///
+/// # Errors
+/// The node's pressures, before anything is read, or when a body of unknown length outgrows what is left;
+/// `REQUEST_TOO_LARGE`; `BODY_TOO_SLOW`; `BODY_UNREADABLE` if it breaks off. Nothing of it is proposed.
+pub(crate) async fn read<S: Service>(
+    mut body: Body,
+    service: &S,
+    options: &HttpOptions,
+) -> Result<Whole<S::Admission>, Error> {
+    let declared = body.size_hint().exact();
+    let mut admitted = declared.unwrap_or(STEP_BYTES);
+    let admission = service.admit(admitted)?;
+    let mut more = Vec::new();
+    let mut bytes = BytesMut::new();
+    let start = Instant::now();
+    loop {
+        let frame = match timeout_at(deadline(start, bytes.len() as u64, options), body.frame()).await {
+            Err(_) => return Err(too_slow()),
+            Ok(None) => return Ok(Whole { bytes: bytes.freeze(), admission, _more: more }),
+            Ok(Some(Err(_))) => return Err(Error::new(Code::BodyUnreadable, "the body could not be read to its end")),
+            Ok(Some(Ok(frame))) => frame,
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        let length = bytes.len() as u64 + data.len() as u64;
+        if length > options.request_bytes_max {
+            return Err(too_large(options));
+        }
+        while length > admitted {
+            more.push(service.admit(STEP_BYTES)?);
+            admitted += STEP_BYTES;
+        }
+        if bytes.is_empty() && declared == Some(length) {
+            return Ok(Whole { bytes: data, admission, _more: more });
+        }
+        bytes.extend_from_slice(&data);
+    }
+}
+
+/// When a body that has come to `received` bytes is given up unless more comes.
+fn deadline(start: Instant, received: u64, options: &HttpOptions) -> Instant {
+    let idle = Instant::now() + Duration::from_millis(options.body_idle_ms_max);
+    let rate = options.body_bytes_per_second_min.max(1);
+    idle.min(start + Duration::from_secs(GRACE_S + received / rate))
+}
+
+fn too_slow() -> Error {
+    Error::new(Code::BodyTooSlow, "the body stopped arriving, or arrived too slowly; nothing of it was kept")
+        .with(header::CONNECTION, "close")
+}
+
+/// Whether a body has the digest that its key states; `true` where it states none.
+pub(crate) async fn digest_matches(body: &Bytes, digest: Option<Digest>) -> bool {
+    let Some(stated) = digest else { return true };
+    if body.len() <= HASH_INLINE_BYTES_MAX {
+        return Digest::of(body) == stated;
+    }
+    let body = body.clone();
+    // A thread that panicked computed no digest, and no digest matches nothing.
+    tokio::task::spawn_blocking(move || Digest::of(&body) == stated).await.unwrap_or(false)
+}

@@ -1,0 +1,60 @@
+//! What browsers are told: one layer around all routes, and one around the streams.
+
+use crate::names;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+/// Methods of a stream, as `Allow` and the preflight name them.
+pub(crate) const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
+
+/// Request headers that a page may send.
+const REQUEST_HEADERS: &str = "Content-Type, Authorization, If-None-Match, Range, Expect, Cache-Control, \
+    Stream-Seq, Stream-TTL, Stream-Expires-At, Stream-Closed, Stream-Incarnation, Stream-Forked-From, \
+    Stream-Fork-Offset, Stream-Fork-Sub-Offset, Stream-Snapshot-Parts, Stream-Snapshot-Digest, \
+    Producer-Id, Producer-Epoch, Producer-Seq, Producer-Digest";
+
+/// Answer headers that a page may read. With `*` alone some would stay hidden from older browsers.
+const EXPOSED: &str = "Stream-Next-Offset, Stream-Offset, Stream-Cursor, Stream-Up-To-Date, Stream-Closed, \
+    Stream-Seq, Stream-Last-Seq, Stream-TTL, Stream-Expires-At, Stream-Incarnation, Stream-Previous-Incarnation, \
+    Stream-Inherited-Offset, Stream-Retained-Offset, Stream-Snapshot-Offset, Stream-Snapshot-Digest, \
+    Stream-Snapshot-Part, Stream-Immutable, Stream-SSE-Data-Encoding, Producer-Epoch, Producer-Seq, \
+    Producer-Outcome, Producer-Closed-Epoch, Producer-Closed-Seq, Producer-Expected-Seq, Producer-Received-Seq, \
+    Ursula-Protocol, Ursula-Cluster-Id, Ursula-Max-Request-Bytes, Ursula-Max-Snapshot-Bytes, \
+    ETag, Location, Retry-After, Highwater-Durability";
+
+/// Seconds that a browser may remember a preflight.
+const PREFLIGHT_S: &str = "600";
+
+/// The answer to OPTIONS on a stream's path.
+pub(crate) fn preflight() -> Response {
+    let headers = [
+        (header::ALLOW, METHODS),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, METHODS),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS),
+        (header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_S),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (StatusCode::NO_CONTENT, headers).into_response()
+}
+
+/// Marks every answer of the streams, refusals included, as readable by pages.
+///
+/// The policy of documents keeps a stream of HTML, opened as a page, from running with this server's origin.
+pub(crate) fn mark_stream(headers: &mut HeaderMap) {
+    set(headers, header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
+    set(headers, header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    set(headers, names::CROSS_ORIGIN_RESOURCE_POLICY, "cross-origin");
+    set(headers, header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'");
+}
+
+/// Marks every answer of this server.
+pub(crate) fn mark(headers: &mut HeaderMap) {
+    set(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    if !headers.contains_key(names::CROSS_ORIGIN_RESOURCE_POLICY) {
+        set(headers, names::CROSS_ORIGIN_RESOURCE_POLICY, "same-origin");
+    }
+}
+
+fn set(headers: &mut HeaderMap, name: HeaderName, value: &'static str) {
+    headers.insert(name, HeaderValue::from_static(value));
+}

@@ -1,0 +1,171 @@
+//! The table of error codes: one row each, from which the reference page is made.
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// The code in the answer's body, the part that programs match.
+    pub name: &'static str,
+    /// The status it comes with.
+    pub status: u16,
+    /// `Retry-After`, in seconds.
+    pub retry_after: Option<u64>,
+    /// The headers it comes with, as the reference page shows them.
+    pub headers: &'static str,
+    /// When it is sent.
+    pub when: &'static str,
+    /// What the caller does about it.
+    pub remedy: &'static str,
+}
+
+macro_rules! codes {
+    ($($variant:ident $name:literal $status:literal $retry:expr, $headers:literal, $when:literal, $remedy:literal;)+) => {
+        /// What refused a request.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Code {
+            $(#[doc = concat!("`", $name, "`: ", $when)] $variant,)+
+        }
+
+        impl Code {
+            /// Its row of the table.
+            #[must_use]
+            pub fn row(self) -> &'static Row {
+                &TABLE[self as usize]
+            }
+        }
+
+        /// Every code, in the order of [`Code`].
+        pub static TABLE: &[Row] = &[$(Row {
+            name: $name, status: $status, retry_after: $retry, headers: $headers, when: $when, remedy: $remedy,
+        },)+];
+    };
+}
+
+codes! {
+    InvalidHeader "INVALID_HEADER" 400 None, "",
+        "A header's value is malformed, or a header that may come once came twice.",
+        "Correct the header that the message names.";
+    InvalidProducer "INVALID_PRODUCER" 400 None, "`Producer-Expected-Seq: 0` where an epoch was never claimed",
+        "The producer headers are incomplete or malformed, came with a PUT, or name a number above 0 of an epoch that nobody claimed.",
+        "Send all three or none; begin an epoch with number 0.";
+    InvalidQuery "INVALID_QUERY" 400 None, "",
+        "A query parameter is malformed, repeated, or does not go with another.",
+        "Correct the parameter that the message names.";
+    InvalidOffset "INVALID_OFFSET" 400 None, "",
+        "`offset` is empty, repeated, or not an offset.",
+        "Send `-1`, `now`, or an offset that an answer gave.";
+    InvalidStreamId "INVALID_STREAM_ID" 400 None, "",
+        "The path cannot name a stream: an empty, `.` or `..` segment, a control character, a reserved first segment or tail, or too many bytes.",
+        "Choose another path.";
+    Unsupported "UNSUPPORTED" 400 None, "an empty `Allow` where the status is 405",
+        "The request needs a part of the protocol that this server does not offer. Nothing was done. On a bare `/snapshot` the status is 405.",
+        "Do without it.";
+    BodyUnreadable "BODY_UNREADABLE" 400 None, "",
+        "The body broke off or was not framed as its head said. Nothing of it was kept.",
+        "Send it again.";
+    ProducerDigestMismatch "PRODUCER_DIGEST_MISMATCH" 400 None, "",
+        "The body does not have the BLAKE3-256 digest that `Producer-Digest` states.",
+        "Something altered the body on its way; find out what.";
+    EmptyAppend "EMPTY_APPEND" 400 None, "",
+        "An append without a body that does not close the stream.",
+        "Send bytes, or `Stream-Closed: true`.";
+    MissingContentType "MISSING_CONTENT_TYPE" 400 None, "",
+        "An append with a body and without a `Content-Type`.",
+        "Send the stream's content type.";
+    Forbidden "FORBIDDEN" 403 None, "",
+        "A web page of another site tried to write to a server in open mode.",
+        "Serve the page from this machine, or put a server with keys in front.";
+    ProducerEpochClosed "PRODUCER_EPOCH_CLOSED" 403 None,
+        "`Producer-Epoch`, `Producer-Outcome: epoch-closed;by=claim` or `;by=history`, `Producer-Closed-Epoch`, `Producer-Closed-Seq`",
+        "A later claim, or a history event, closed the write's epoch: every number up to the closed one applied, none above it ever will.",
+        "Another owner took over, or the stream was restored. Do not go on in this epoch.";
+    ProducerEpochStale "PRODUCER_EPOCH_STALE" 403 None, "`Producer-Epoch`, `Producer-Outcome: stale-epoch`",
+        "A later epoch is current.",
+        "Another owner took over. Claim a higher epoch only if that is meant.";
+    ProducerKeyConflict "PRODUCER_KEY_CONFLICT" 403 None, "`Producer-Epoch`, `Producer-Outcome: key-conflict`",
+        "The write's key holds a write with other bytes.",
+        "Two owners share one epoch. Claim a higher one only if that is meant.";
+    ProducerExpired "PRODUCER_EXPIRED" 403 None, "`Producer-Epoch` (the floor), `Producer-Outcome: producer-expired`",
+        "The server forgot the write's epoch, so it cannot tell a repeat from a new write.",
+        "Claim an epoch above the floor.";
+    StreamNotFound "STREAM_NOT_FOUND" 404 None, "",
+        "There is no stream at this path.",
+        "Create it, or correct the path.";
+    NotFound "NOT_FOUND" 404 None, "",
+        "No route serves this path.",
+        "Streams live below `/v1/stream/`.";
+    MethodNotAllowed "METHOD_NOT_ALLOWED" 405 None, "`Allow`",
+        "The route does not serve this method.",
+        "Use one that `Allow` names.";
+    BodyTooSlow "BODY_TOO_SLOW" 408 None, "`Connection: close`",
+        "The body stopped arriving, or arrived below the floor. Nothing of it was kept.",
+        "Send it again, in smaller pieces on a slow link.";
+    StreamAlreadyExistsConflict "STREAM_ALREADY_EXISTS_CONFLICT" 409 None, "",
+        "A stream with other settings is at this path.",
+        "Use it as it is, or choose another path.";
+    ProducerSeqConflict "PRODUCER_SEQ_CONFLICT" 409 None, "`Producer-Expected-Seq`, `Producer-Received-Seq`",
+        "A write of this epoch before this one is missing.",
+        "Send the missing one first.";
+    StreamClosed "STREAM_CLOSED" 409 None, "`Stream-Closed: true`, `Stream-Next-Offset`",
+        "The stream is closed.",
+        "Nothing can be appended any more; its bytes stay readable.";
+    ContentTypeMismatch "CONTENT_TYPE_MISMATCH" 409 None, "`Stream-Next-Offset`",
+        "The append's content type is not the stream's.",
+        "Send the content type that the message names.";
+    StreamSeqConflict "STREAM_SEQ_CONFLICT" 409 None, "`Stream-Last-Seq`",
+        "`Stream-Seq` is not greater, as bytes, than the last accepted one.",
+        "Somebody else wrote; read what they wrote before writing again.";
+    StreamGone "STREAM_GONE" 410 None, "`Stream-Next-Offset` (the first offset that can be read), `Stream-Incarnation`",
+        "The bytes at this offset were given up by retention.",
+        "Go on from the offset in the answer, or from a snapshot.";
+    IncarnationMismatch "INCARNATION_MISMATCH" 412 None, "`Stream-Incarnation`, absent where there is no stream",
+        "`Stream-Incarnation` is not the stream's token: it was deleted and created again, or has a new history.",
+        "What is known of the stream belongs to an earlier one; begin anew with HEAD.";
+    RequestTooLarge "REQUEST_TOO_LARGE" 413 None, "`Ursula-Max-Request-Bytes`",
+        "The body is above the request limit. Judged from `Content-Length` before anything else.",
+        "Send smaller pieces.";
+    OffsetOutOfRange "OFFSET_OUT_OF_RANGE" 416 None, "`Stream-Next-Offset` (the end), `Stream-Incarnation`",
+        "The offset lies beyond the end of the stream.",
+        "Go on from an offset that an answer gave.";
+    MisdirectedRequest "MISDIRECTED_REQUEST" 421 None, "",
+        "A server in open mode answers this machine only: `Host` is not a loopback name or address, or a proxy forwarded the request.",
+        "Use `http://127.0.0.1:PORT` or `http://localhost:PORT`, without a proxy.";
+    ProducerLimit "PRODUCER_LIMIT" 429 None, "",
+        "The stream has 4,096 producers that wrote within the hour.",
+        "Reuse producer ids, or wait.";
+    LiveReadsExhausted "LIVE_READS_EXHAUSTED" 429 Some(1), "",
+        "As many live reads wait as may.",
+        "Ask again later, or read without `live`.";
+    Internal "INTERNAL" 500 None, "",
+        "The server failed. A write may have applied.",
+        "Repeat a keyed write; look into the server's log.";
+    NoLeader "NO_LEADER" 503 Some(1), "`x-ursula-raft-group`",
+        "The stream's group has no leader that could take the request. Nothing was proposed.",
+        "Send it again.";
+    WalDiskPressure "WAL_DISK_PRESSURE" 503 Some(1), "",
+        "The disk of the log has no room. Nothing was written.",
+        "Make room; the server goes on by itself.";
+    RaftLogPressure "RAFT_LOG_PRESSURE" 503 Some(1), "",
+        "The group's log waits for a checkpoint. Nothing was proposed.",
+        "Send it again.";
+    IngressBodyBytesLimitReached "INGRESS_BODY_BYTES_LIMIT_REACHED" 503 Some(1), "",
+        "The bodies of requests in flight hold all the memory they may. This one was not read.",
+        "Send it again.";
+    RaftUncommittedBackpressure "RAFT_UNCOMMITTED_BACKPRESSURE" 503 Some(1), "",
+        "The group has as many uncommitted bytes as it may. Nothing was proposed.",
+        "Send it again.";
+    HistoryPending "HISTORY_PENDING" 503 Some(1), "",
+        "The group has not applied its history yet. Nothing was proposed.",
+        "Send it again.";
+    GroupRestarting "GROUP_RESTARTING" 503 Some(1), "",
+        "The group is not open on this node. Nothing was proposed.",
+        "Send it again.";
+    ApplyStopped "APPLY_STOPPED" 503 None, "",
+        "The group stopped: its disk failed, or its files are damaged. Nothing was proposed.",
+        "The server's log says what happened and what to do.";
+    LiveReadBackpressure "LIVE_READ_BACKPRESSURE" 503 Some(1), "",
+        "The answers that wait for slow readers hold all the memory they may.",
+        "Ask again later.";
+    OutcomeUnknown "OUTCOME_UNKNOWN" 503 None, "`Retry-After: 1` where leadership was lost",
+        "The write was proposed and its answer was lost: it may have applied, or may still.",
+        "Repeat the same keyed write; its receipt tells.";
+}

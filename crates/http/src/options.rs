@@ -1,0 +1,53 @@
+//! Limits and timeouts of the listener, each with its reason.
+
+use highwater_base::limits;
+
+/// Limits and timeouts of one listener.
+#[derive(Debug, Clone)]
+pub struct HttpOptions {
+    /// Bytes of one request's body.
+    pub request_bytes_max: u64,
+    /// Bytes of the read answers that all connections hold together until their readers took them. Thirty-two of the
+    /// largest answers.
+    pub answer_bytes_held_max: u64,
+    /// Milliseconds that a read waits for room among those answers before it is refused.
+    pub answer_room_wait_ms_max: u64,
+    /// Connections served at once; more wait in the kernel's queue.
+    pub connections_max: usize,
+    /// Milliseconds to receive a request's head, on a new connection and between requests.
+    pub head_ms_max: u64,
+    /// Milliseconds without a byte of a body before the request is given up. A client of ours gives an append up
+    /// after ten seconds without progress, so this is longer than any wait that can still end well.
+    pub body_idle_ms_max: u64,
+    /// Bytes a second that a body must come to on average after its first half minute.
+    pub body_bytes_per_second_min: u64,
+    /// Milliseconds without a byte of an answer taken by the reader before its connection is cut.
+    pub write_idle_ms_max: u64,
+    /// Milliseconds that reading away the body of a refusal may take.
+    pub drain_ms_max: u64,
+    /// Milliseconds without a byte of such a body before the connection is closed.
+    pub drain_idle_ms_max: u64,
+    /// Requests of one HTTP/2 connection at once.
+    pub http2_requests_max: u32,
+    /// Milliseconds that requests in flight get when the server stops; a long-poll that waits longer is cut.
+    pub shutdown_ms_max: u64,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            request_bytes_max: limits::REQUEST_BYTES_MAX,
+            answer_bytes_held_max: 32 * limits::READ_BYTES_MAX,
+            answer_room_wait_ms_max: 5_000,
+            connections_max: 4_096,
+            head_ms_max: 30_000,
+            body_idle_ms_max: 15_000,
+            body_bytes_per_second_min: 4_096,
+            write_idle_ms_max: 30_000,
+            drain_ms_max: 30_000,
+            drain_idle_ms_max: 5_000,
+            http2_requests_max: 64,
+            shutdown_ms_max: 10_000,
+        }
+    }
+}

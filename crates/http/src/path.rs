@@ -1,0 +1,109 @@
+//! Which stream, or which part of one, a request's path names.
+//!
+//! A stream's path is any number of segments below `/v1/stream/`. The tails of the contract's sub-resources are
+//! reserved whatever stands in them, so that a path never changes its meaning when a part of them is added.
+
+use crate::error::{Code, Error};
+use highwater_base::limits::PATH_BYTES_MAX;
+
+/// What a path names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A stream, by its decoded path.
+    Stream(String),
+    /// A part of a stream that this server does not offer.
+    Part(Part),
+}
+
+/// A sub-resource of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// `…/snapshot`, which no method serves.
+    BareSnapshot,
+    /// `…/snapshot/<offset>`.
+    Snapshot,
+    /// `…/snapshot/<offset>/parts`.
+    StageParts,
+    /// `…/snapshot/parts`.
+    DiscardParts,
+    /// `…/retention/<offset>`.
+    Retention,
+    /// `…/incarnation/<token>/…`.
+    Immutable,
+}
+
+/// Reads the part of a path behind `/v1/stream/`, still percent-encoded.
+///
+/// # Errors
+/// `INVALID_STREAM_ID` if it names no stream and never can.
+pub(crate) fn parse(encoded: &str) -> Result<Target, Error> {
+    let segments = encoded.split('/').map(segment).collect::<Result<Vec<_>, _>>()?;
+    let length = segments.iter().map(|segment| segment.len() + 1).sum::<usize>() - 1;
+    if length > PATH_BYTES_MAX {
+        return Err(invalid(format!("a stream's path has at most {PATH_BYTES_MAX} bytes, this one {length}")));
+    }
+    if matches!(segments[0].as_str(), "__ds" | "__ursula") {
+        return Err(invalid(format!("paths below {} are reserved", segments[0])));
+    }
+    Ok(part(&segments).map_or_else(|| Target::Stream(segments.join("/")), Target::Part))
+}
+
+/// Decodes and judges one segment.
+fn segment(encoded: &str) -> Result<String, Error> {
+    let decoded = decode(encoded).ok_or_else(|| invalid("a path must be UTF-8, percent-encoded".to_owned()))?;
+    let problem = match decoded.as_str() {
+        "" => "an empty segment",
+        "." | ".." => "a segment that is . or ..",
+        text if text.contains('/') => "an encoded slash",
+        text if text.chars().any(char::is_control) => "a control character",
+        _ => return Ok(decoded),
+    };
+    Err(invalid(format!("a stream's path must not have {problem}")))
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(Code::InvalidStreamId, message)
+}
+
+/// The sub-resource that the tail of a path names; in front of it stands at least one segment, the stream.
+fn part(segments: &[String]) -> Option<Part> {
+    let tail: Vec<&str> = segments.iter().skip(1).map(String::as_str).collect();
+    match tail.as_slice() {
+        [.., "snapshot", _, "parts"] => Some(Part::StageParts),
+        [.., "snapshot", "parts"] => Some(Part::DiscardParts),
+        [.., "snapshot", _] => Some(Part::Snapshot),
+        [.., "snapshot"] => Some(Part::BareSnapshot),
+        [.., "retention", _] => Some(Part::Retention),
+        _ => {
+            let at = tail.iter().position(|segment| *segment == "incarnation")?;
+            (at + 1 < tail.len()).then_some(Part::Immutable)
+        }
+    }
+}
+
+/// Percent-decodes; `None` for a broken escape or bytes that are not UTF-8.
+pub(crate) fn decode(encoded: &str) -> Option<String> {
+    if !encoded.contains('%') {
+        return Some(encoded.to_owned());
+    }
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        if first == b'%' {
+            let (pair, behind) = tail.split_at_checked(2)?;
+            bytes.push(nibble(pair[0])? << 4 | nibble(pair[1])?);
+            rest = behind;
+        } else {
+            bytes.push(first);
+            rest = tail;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests;

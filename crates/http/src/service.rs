@@ -1,0 +1,128 @@
+//! What a handler asks of the node.
+
+use highwater_base::Incarnation;
+use highwater_node::{
+    Admission, Durability, Handle, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer,
+};
+use highwater_stream::{Head, Operation, Outcome, ProducerKey, Refusal};
+use std::future::Future;
+
+/// The node, as the handlers see it: [`Handle`] in production, a player of faults in tests.
+pub trait Service: Clone + Send + Sync + 'static {
+    /// Room for a body, held until its request is answered.
+    type Admission: Send;
+
+    /// Who answers.
+    fn identity(&self) -> &Identity;
+
+    /// Whether the node serves.
+    fn ready(&self) -> bool;
+
+    /// The node, for the status page and the metrics.
+    fn status(&self) -> Status;
+
+    /// A fresh token for a stream that is about to be created.
+    fn issue_incarnation(&self) -> Incarnation;
+
+    /// Whether the group of `path` takes writes, asked before anything of the body is read.
+    /// # Errors
+    /// `NoLeader`, `GroupRestarting`, `HistoryPending`, `ApplyStopped`: nothing of the request is proposed.
+    fn route(&self, path: &str) -> Result<(), Unavailable>;
+
+    /// Room for `bytes` of a body, asked after the early answer and before the body.
+    /// # Errors
+    /// One of the pressures: nothing of the request is proposed.
+    fn admit(&self, bytes: u64) -> Result<Self::Admission, Unavailable>;
+
+    /// The answer to a tokened keyed write as far as its key alone tells it: a repeat, or a key that is taken.
+    /// # Errors
+    /// Nothing of the request is proposed, whatever they are.
+    fn early(
+        &self,
+        path: &str,
+        incarnation: Incarnation,
+        key: &ProducerKey,
+    ) -> impl Future<Output = Result<Option<Result<Outcome, Refusal>>, Unavailable>> + Send;
+
+    /// Does a write.
+    /// # Errors
+    /// Whether it applied, the variants of [`Unavailable`] say.
+    fn write(
+        &self,
+        path: String,
+        operation: Operation,
+        admission: Self::Admission,
+    ) -> impl Future<Output = Result<WriteAnswer, Unavailable>> + Send;
+
+    /// What HEAD tells, as of now at the earliest.
+    /// # Errors
+    /// The group cannot answer now.
+    fn head(&self, path: &str) -> impl Future<Output = Result<Result<Head, Refusal>, Unavailable>> + Send;
+
+    /// Reads bytes, and waits for some at the tail if the request says so.
+    /// # Errors
+    /// The group cannot answer now, or as many readers wait as may.
+    fn read(
+        &self,
+        request: ReadRequest,
+    ) -> impl Future<Output = Result<Result<ReadAnswer, Refusal>, Unavailable>> + Send;
+}
+
+impl Service for Handle {
+    type Admission = Admission;
+
+    fn identity(&self) -> &Identity {
+        Self::identity(self)
+    }
+
+    fn ready(&self) -> bool {
+        Self::ready(self)
+    }
+
+    fn status(&self) -> Status {
+        Self::status(self)
+    }
+
+    fn issue_incarnation(&self) -> Incarnation {
+        Self::issue_incarnation(self)
+    }
+
+    /// A node of one voter leads every group that it holds, and a group that is stopped says so when it is asked.
+    fn route(&self, _path: &str) -> Result<(), Unavailable> {
+        Ok(())
+    }
+
+    fn admit(&self, bytes: u64) -> Result<Admission, Unavailable> {
+        Self::admit(self, bytes)
+    }
+
+    async fn early(
+        &self,
+        path: &str,
+        incarnation: Incarnation,
+        key: &ProducerKey,
+    ) -> Result<Option<Result<Outcome, Refusal>>, Unavailable> {
+        Self::early(self, path, incarnation, key).await
+    }
+
+    async fn write(
+        &self,
+        path: String,
+        operation: Operation,
+        admission: Admission,
+    ) -> Result<WriteAnswer, Unavailable> {
+        self.write_admitted(path, operation, admission).await
+    }
+
+    async fn head(&self, path: &str) -> Result<Result<Head, Refusal>, Unavailable> {
+        Self::head(self, path).await
+    }
+
+    async fn read(&self, request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
+        Self::read(self, request).await
+    }
+}
+
+/// What holds now of a write that is answered from its head alone: it was applied, so every voter of a group of one
+/// has it on disk.
+pub(crate) const APPLIED_EARLIER: Durability = Durability { synced: 1, of: 1 };

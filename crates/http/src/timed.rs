@@ -1,0 +1,149 @@
+//! A connection that ends when its peer stalls.
+//!
+//! Two stalls are beyond the reach of HTTP's own timeouts: a peer that opens a connection and never says whether it
+//! speaks HTTP/1.1 or HTTP/2, and a reader who does not take its answer.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+/// How every HTTP/2 connection begins; until a connection departs from it, or completed it, the version is open.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A connection with bounds on its stalls.
+pub(crate) struct Timed<T> {
+    io: T,
+    /// Bytes of the preface that came so far; `None` once the version is known.
+    preface: Option<usize>,
+    opening: Pin<Box<Sleep>>,
+    write_idle: Duration,
+    /// Runs while a write waits for the peer.
+    writing: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T> Timed<T> {
+    /// Bounds `io`.
+    pub(crate) fn new(io: T, open_ms_max: u64, write_idle_ms_max: u64) -> Self {
+        Self {
+            io,
+            preface: Some(0),
+            opening: Box::pin(tokio::time::sleep(Duration::from_millis(open_ms_max))),
+            write_idle: Duration::from_millis(write_idle_ms_max),
+            writing: None,
+        }
+    }
+
+    /// Follows the first bytes until they tell the version.
+    fn observe(&mut self, bytes: &[u8]) {
+        let Some(seen) = self.preface else { return };
+        let expected = PREFACE.get(seen..).unwrap_or_default();
+        let length = bytes.len().min(expected.len());
+        let undecided = bytes[..length] == expected[..length] && length < expected.len();
+        self.preface = undecided.then_some(seen + length);
+    }
+
+    /// Bounds a write: a peer that takes nothing for too long is gone.
+    fn bound<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        if written.is_ready() {
+            self.writing = None;
+            return written;
+        }
+        let end = Instant::now() + self.write_idle;
+        let timer = self.writing.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
+        match timer.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Timed<T> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.io).poll_read(cx, buffer);
+        if this.preface.is_some() {
+            if read.is_ready() {
+                this.observe(&buffer.filled()[before..]);
+            } else if this.opening.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+        read
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Timed<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.io).poll_write(cx, bytes);
+        this.bound(cx, written)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.io).poll_write_vectored(cx, slices);
+        this.bound(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[test]
+    fn a_version_is_known_when_the_first_bytes_depart_from_the_preface_or_complete_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let _inside = runtime.enter();
+        for (pieces, open) in [
+            (&[&b"G"[..]][..], false),
+            (&[b"P"], true),
+            (&[b"PO"], false),
+            (&[b"P", b"RI * HTTP/2.0\r\n\r\n"], true),
+            (&[b"PRI * HTTP/2.0\r\n\r\nSM", b"\r\n\r\n"], false),
+            (&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore"], false),
+        ] {
+            let mut timed = Timed::new((), 1, 1);
+            pieces.iter().for_each(|piece| timed.observe(piece));
+            assert_eq!(timed.preface.is_some(), open, "{pieces:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reader_who_takes_nothing_is_cut() {
+        let (ours, _theirs) = tokio::io::duplex(16);
+        let mut timed = Timed::new(ours, 1_000, 20);
+        let error = timed.write_all(&[0; 64]).await.expect_err("the peer takes nothing");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_never_says_what_it_speaks_is_cut() {
+        let (ours, mut theirs) = tokio::io::duplex(16);
+        theirs.write_all(b"PRI").await.expect("there is room");
+        let mut timed = Timed::new(ours, 20, 1_000);
+        let error = timed.read_exact(&mut [0; 4]).await.expect_err("the peer is silent");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -1,1 +1,55 @@
-//! Placeholder front page.
+//! Where the payload and the state of one owner live, whatever their size.
+//!
+//! # Purpose
+//! The log is for durability; this is the storage behind it. A [`Store`] knows where each byte of an object lies, in the
+//! log or in data files; a [`Checkpoint`] moves applied payload from the log into data files and records the places
+//! in an index, so that the log can be released. `docs/formats/store.md` describes every byte.
+//!
+//! # Modules
+//! - [`store`]: the store as the thread that applies commands uses it; no I/O
+//! - [`open`]: reading the index, cutting its torn tail, removing leftovers
+//! - [`checkpoint`]: all the I/O of a checkpoint, for any thread
+//! - [`plan`], [`reader`]: what a read will fetch; fetching and verifying it, for any thread
+//! - [`log`]: what is asked of the log
+//! - [`options`]: sizes and bounds
+//! - `extent`, `data`, `runs`, `files`, `index`: places, and the files that hold payload and places
+//!
+//! # Invariants
+//! Payload is never held in memory. The order of a checkpoint is payload, sync, names, sync, index, sync, report; so a
+//! crash anywhere leaves the state of the last one that was reported or of the one under way. A data file is deleted only
+//! when a synced index no longer names it. A file whose sync failed is not written again.
+//!
+//! # A checkpoint's course
+//! [`Store::begin_checkpoint`], then [`Checkpoint::run`] on a thread for I/O, then [`Store::finish_checkpoint`] or, with the
+//! error, [`Store::fail_checkpoint`]; a failed one loses nothing, the next one does its work too. After a finished one the
+//! log may be released up to [`CheckpointDone::applied`], and the returned [`Reclaim`] is dropped on the thread for I/O.
+//!
+//! # Must not depend on
+//! Any crate of the workspace but `base`, `disk` and `wal`; it knows nothing of what states and payload say.
+
+pub mod checkpoint;
+mod data;
+mod extent;
+mod files;
+mod index;
+pub mod log;
+pub mod open;
+pub mod options;
+pub mod plan;
+pub mod reader;
+mod runs;
+pub mod store;
+
+pub use checkpoint::{Checkpoint, CheckpointDone, CheckpointError, CheckpointFault};
+pub use data::DataFault;
+pub use log::{LogError, LogSource};
+pub use open::{Loaded, OpenError};
+pub use options::Options;
+pub use plan::ReadPlan;
+pub use reader::{ReadError, StoreReader};
+pub use store::{Reclaim, Store, StoreStatus};
+
+/// The format version of data files.
+pub const DATA_VERSION: u16 = data::VERSION;
+/// The format version of index files.
+pub const INDEX_VERSION: u16 = index::VERSION;

@@ -1,0 +1,198 @@
+//! The data files of one store: their names, and the handles through which they are read.
+
+use crate::data::{self, BLOCK_BYTES, BLOCK_HEADER_BYTES, BLOCK_PAYLOAD_BYTES, DataFault};
+use crate::extent::FileExtent;
+use highwater_base::OwnerId;
+use highwater_disk::{Disk, File, OpenMode};
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thiserror::Error;
+
+const PREFIX: &str = "data-";
+
+/// Bytes read from a data file with one call.
+const READ_BYTES: usize = 1 << 20;
+
+// One call reads whole blocks.
+const _: () = assert!(READ_BYTES.is_multiple_of(BLOCK_BYTES));
+
+/// The path of a data file.
+pub(crate) fn path(directory: &Path, file: u32) -> PathBuf {
+    directory.join(format!("{PREFIX}{file:08x}"))
+}
+
+/// The number of the data file with this name, if it is one.
+pub(crate) fn number(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix(PREFIX)?;
+    let canonical = digits.len() == 8 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    canonical.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// Why payload could not be read from a data file.
+#[derive(Debug, Error)]
+pub(crate) enum FileError {
+    /// The file was deleted since the read was planned.
+    #[error("the data file was deleted")]
+    Deleted,
+    /// What is there is not what the index says.
+    #[error("{}, byte {position}: {fault}", path.display())]
+    Damaged { path: PathBuf, position: u64, fault: DataFault },
+    /// The disk's error.
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+/// Handles kept open, and the files that may be opened.
+struct Handles {
+    /// Least recently used first.
+    open: Vec<(u32, Arc<dyn File>)>,
+    /// Files that the store names; a missing one of them is damage, a missing other one was deleted.
+    named: BTreeSet<u32>,
+}
+
+/// The data files of one store, shared by the store, its readers and its checkpoints.
+pub(crate) struct Files {
+    pub disk: Arc<dyn Disk>,
+    pub directory: PathBuf,
+    pub owner: OwnerId,
+    handles_max: usize,
+    handles: Mutex<Handles>,
+}
+
+impl Files {
+    pub fn new(disk: Arc<dyn Disk>, directory: PathBuf, owner: OwnerId, handles_max: usize) -> Self {
+        let handles = Mutex::new(Handles { open: Vec::new(), named: BTreeSet::new() });
+        Self { disk, directory, owner, handles_max, handles }
+    }
+
+    fn handles(&self) -> MutexGuard<'_, Handles> {
+        // Nothing panics while it holds the lock, and the state is whole between any two statements.
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The path of a data file.
+    pub fn path(&self, file: u32) -> PathBuf {
+        path(&self.directory, file)
+    }
+
+    /// The store names this file from now on.
+    pub fn name(&self, file: u32) {
+        self.handles().named.insert(file);
+    }
+
+    /// The store names this file no more; its handle is closed, so that its space is freed with its name.
+    pub fn forget(&self, file: u32) {
+        let mut handles = self.handles();
+        handles.named.remove(&file);
+        handles.open.retain(|(open, _)| *open != file);
+    }
+
+    fn damaged(&self, file: u32, position: u64, fault: DataFault) -> FileError {
+        FileError::Damaged { path: self.path(file), position, fault }
+    }
+
+    fn io(&self, file: u32, source: io::Error) -> FileError {
+        FileError::Io { path: self.path(file), source }
+    }
+
+    /// A handle of the file, whose header was verified when it was opened.
+    fn open(&self, file: u32) -> Result<Arc<dyn File>, FileError> {
+        if let Some(handle) = self.kept(file) {
+            return Ok(handle);
+        }
+        let handle = match self.disk.open(&self.path(file), OpenMode::Read) {
+            Ok(handle) => handle,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let named = self.handles().named.contains(&file);
+                return Err(if named { self.damaged(file, 0, DataFault::Missing) } else { FileError::Deleted });
+            }
+            Err(error) => return Err(self.io(file, error)),
+        };
+        let mut header = [0; BLOCK_HEADER_BYTES];
+        let length = handle.read_at(&mut header, 0).map_err(|error| self.io(file, error))?;
+        data::check_file_header(&header[..length], self.owner, file).map_err(|fault| self.damaged(file, 0, fault))?;
+        self.keep(file, &handle);
+        Ok(handle)
+    }
+
+    fn kept(&self, file: u32) -> Option<Arc<dyn File>> {
+        let open = &mut self.handles().open;
+        let index = open.iter().position(|(number, _)| *number == file)?;
+        let entry = open.remove(index);
+        let handle = entry.1.clone();
+        open.push(entry);
+        Some(handle)
+    }
+
+    fn keep(&self, file: u32, handle: &Arc<dyn File>) {
+        let mut handles = self.handles();
+        let known = handles.open.iter().any(|(number, _)| *number == file);
+        if known || !handles.named.contains(&file) || self.handles_max == 0 {
+            return;
+        }
+        if handles.open.len() >= self.handles_max {
+            handles.open.remove(0);
+        }
+        handles.open.push((file, handle.clone()));
+    }
+
+    /// Appends to `out` the bytes of `object` at the object offsets `range`, which lie in `extent`.
+    ///
+    /// Reads and verifies the blocks that hold them, and no other.
+    pub fn read(
+        &self,
+        object: u64,
+        extent: &FileExtent,
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FileError> {
+        assert!(
+            extent.start <= range.start && range.start < range.end && range.end <= extent.end(),
+            "within the extent"
+        );
+        let handle = self.open(extent.file)?;
+        let payload = BLOCK_PAYLOAD_BYTES as u64;
+        let run = u64::from(extent.length);
+        let (from, to) = (range.start - extent.start, range.end - extent.start);
+        let mut buffer = Vec::new();
+        let mut block = from / payload;
+        while block * payload < to {
+            let blocks = (to.div_ceil(payload) - block).min((READ_BYTES / BLOCK_BYTES) as u64);
+            let bytes = data::run_bytes((run - block * payload).min(blocks * payload));
+            let position = u64::from(extent.position) + block * BLOCK_BYTES as u64;
+            buffer.resize(bytes as usize, 0);
+            let length = handle.read_at(&mut buffer, position).map_err(|error| self.io(extent.file, error))?;
+            for (index, bytes) in buffer[..length].chunks(BLOCK_BYTES).enumerate() {
+                let first = (block + index as u64) * payload;
+                let expected = (run - first).min(payload) as usize;
+                let place = position + (index * BLOCK_BYTES) as u64;
+                let bytes = data::check_block(bytes, extent.file, object, extent.start + first, expected)
+                    .map_err(|fault| self.damaged(extent.file, place, fault))?;
+                let (low, high) = (from.max(first) - first, to.min(first + expected as u64) - first);
+                out.extend_from_slice(&bytes[low as usize..high as usize]);
+            }
+            if length < buffer.len() {
+                return Err(self.damaged(extent.file, position + length as u64, DataFault::Short));
+            }
+            block += blocks;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_data_files_are_taken_for_them() {
+        assert_eq!(number("data-0000001f"), Some(31));
+        for other in ["data-1f", "data-0000001F", "data-+000001f", "index-0000001f", "data-0000001f.tmp"] {
+            assert_eq!(number(other), None, "{other}");
+        }
+        assert_eq!(path(Path::new("/s"), 31), Path::new("/s/data-0000001f"));
+    }
+}

@@ -1,0 +1,182 @@
+//! Opening a store: the index is read and the folder tidied, the payload is left alone.
+
+use crate::files::{self, Files};
+use crate::index::{self, Contents, Name, ScanError};
+use crate::options::Options;
+use crate::store::Store;
+use bytes::Bytes;
+use highwater_base::OwnerId;
+use highwater_disk::{Disk, OpenMode};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// What a store holds, for the one who applies commands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Loaded {
+    /// The position that the last checkpoint covers; the log is replayed from the next one on.
+    pub applied: u64,
+    /// The caller's bytes of that checkpoint.
+    pub meta: Bytes,
+    /// Every object's key and state, in order of the keys.
+    pub objects: Vec<(u64, Bytes)>,
+}
+
+/// Why a store was not opened. Its files are as they were.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// A later program wrote a file.
+    #[error("{} has format version {version}, which this program does not know", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u16,
+    },
+    /// A file is not what it was.
+    #[error("{} is damaged: {what}", path.display())]
+    Damaged {
+        /// The file or folder.
+        path: PathBuf,
+        /// Where in it, and what is wrong.
+        what: String,
+    },
+    /// The disk's error.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> OpenError + use<> {
+    let path = path.to_path_buf();
+    |source| OpenError::Io { path, source }
+}
+
+fn scan_error(path: PathBuf, error: ScanError) -> OpenError {
+    match error {
+        ScanError::Io(source) => OpenError::Io { path, source },
+        ScanError::Version(version) => OpenError::Version { path, version },
+        other => OpenError::Damaged { path, what: other.to_string() },
+    }
+}
+
+/// The folder's files, by what they are.
+#[derive(Default)]
+struct Listing {
+    generations: BTreeSet<u64>,
+    temporary: Vec<String>,
+    data: BTreeSet<u32>,
+}
+
+impl Listing {
+    fn of(disk: &dyn Disk, directory: &Path) -> Result<Self, OpenError> {
+        let names = match disk.list(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            names => names.map_err(io_error(directory))?,
+        };
+        let mut listing = Self::default();
+        for name in names {
+            match (index::name(&name), files::number(&name)) {
+                (Name::Generation(generation), _) => drop(listing.generations.insert(generation)),
+                (Name::Temporary, _) => listing.temporary.push(name),
+                (Name::Other, Some(number)) => drop(listing.data.insert(number)),
+                (Name::Other, None) => {}
+            }
+        }
+        Ok(listing)
+    }
+}
+
+/// Makes the folder and an empty index in it, durably.
+///
+/// The names above come first, so that an index that can be seen has durable names above it.
+fn create(disk: &dyn Disk, directory: &Path, owner: OwnerId) -> Result<(), OpenError> {
+    disk.create_directory(directory).map_err(io_error(directory))?;
+    for above in directory.ancestors().skip(1).take(2).filter(|above| !above.as_os_str().is_empty()) {
+        disk.sync_directory(above).map_err(io_error(above))?;
+    }
+    let path = index::path(directory, 1);
+    index::write_base(disk, directory, owner, (1, 0), |_| Ok(index::Head { file_next: 1, ..Default::default() }))
+        .map_err(|error| scan_error(path.clone(), error))?;
+    disk.rename(&index::temporary_path(directory, 1), &path).map_err(io_error(&path))
+}
+
+impl Store {
+    /// Opens the store in `directory`, or makes an empty one. The caller holds the data directory's lock.
+    ///
+    /// Reads the index and nothing of the payload, and removes what a crash left behind.
+    /// # Errors
+    /// A damaged or unknown index, a missing data file, or the disk's error. No file was changed then, unless the disk
+    /// failed while leftovers were removed.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        owner: OwnerId,
+        options: Options,
+    ) -> Result<(Self, Loaded), OpenError> {
+        let mut listing = Listing::of(&*disk, directory)?;
+        if listing.generations.is_empty() {
+            if !listing.data.is_empty() {
+                let what = "there are data files, but no index".into();
+                return Err(OpenError::Damaged { path: directory.into(), what });
+            }
+            create(&*disk, directory, owner)?;
+            listing = Listing::of(&*disk, directory)?;
+        }
+        let generation = listing.generations.pop_last().expect("there is one, or it was just made");
+        let contents = load(&*disk, directory, owner, generation)?;
+        let named: BTreeSet<u32> = contents.objects.values().flat_map(|image| &image.extents).map(|e| e.file).collect();
+        if let Some(missing) = named.difference(&listing.data).next() {
+            let path = files::path(directory, *missing);
+            return Err(OpenError::Damaged { path, what: "the file is missing".into() });
+        }
+        tidy(&*disk, directory, &listing, &named)?;
+        let newest = listing.data.last().map_or(0, |file| file + 1);
+        let next_file = contents.head.file_next.max(newest);
+        let files = Arc::new(Files::new(disk, directory.into(), owner, options.handles_max));
+        let mut loaded = Loaded { applied: contents.head.applied, meta: contents.head.meta, objects: Vec::new() };
+        let mut objects = BTreeMap::new();
+        for (key, mut image) in contents.objects {
+            loaded.objects.push((key, image.state));
+            if !image.extents.is_empty() {
+                image.extents.shrink_to_fit();
+                objects.insert(key, image.extents);
+            }
+        }
+        let mut store = Self::new(files, options, contents.position, objects, next_file);
+        store.applied = loaded.applied;
+        store.torn_bytes = contents.torn_bytes;
+        Ok((store, loaded))
+    }
+}
+
+/// Reads an index, and cuts a torn tail off it.
+fn load(disk: &dyn Disk, directory: &Path, owner: OwnerId, generation: u64) -> Result<Contents, OpenError> {
+    let path = index::path(directory, generation);
+    let file = disk.open(&path, OpenMode::Write).map_err(io_error(&path))?;
+    let contents = index::load(&*file, owner, generation).map_err(|error| scan_error(path.clone(), error))?;
+    if contents.torn_bytes > 0 {
+        let cut = file.set_length(contents.position.end).and_then(|()| file.sync_all());
+        cut.map_err(io_error(&path))?;
+    }
+    Ok(contents)
+}
+
+/// Removes what a crash left behind.
+fn tidy(disk: &dyn Disk, directory: &Path, listing: &Listing, named: &BTreeSet<u32>) -> Result<(), OpenError> {
+    // The newest index may have been renamed and its name not be durable yet: it must be before an older one goes.
+    disk.sync_directory(directory).map_err(io_error(directory))?;
+    let indexes = listing.generations.iter().map(|generation| index::path(directory, *generation));
+    let temporary = listing.temporary.iter().map(|name| directory.join(name));
+    let orphans = listing.data.difference(named).map(|file| files::path(directory, *file));
+    for path in indexes.chain(temporary).chain(orphans) {
+        disk.remove(&path).map_err(io_error(&path))?;
+    }
+    Ok(())
+}

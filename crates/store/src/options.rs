@@ -1,0 +1,29 @@
+//! How a store is kept.
+
+use crate::data::FILE_BYTES_MAX;
+
+/// Sizes and bounds of one store.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Bytes of a data file, from 128 KiB to 64 MiB. Smaller files are for tests.
+    pub file_bytes_max: u32,
+    /// Bytes of deltas that never cause a new base of the index.
+    pub index_delta_bytes_min: u64,
+    /// Bytes of deltas that always do: reading them is part of every start, and memory holds them while a new base is
+    /// written.
+    pub index_delta_bytes_max: u64,
+    /// Data files that are kept open for reads. With 16 groups on a node, 16 each are 256 of the 1,024 descriptors that a
+    /// process may have by default.
+    pub handles_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            file_bytes_max: FILE_BYTES_MAX,
+            index_delta_bytes_min: 1 << 20,
+            index_delta_bytes_max: 16 << 20,
+            handles_max: 16,
+        }
+    }
+}

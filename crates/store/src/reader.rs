@@ -1,0 +1,95 @@
+//! Reading payload by plan.
+
+use crate::data::DataFault;
+use crate::files::{FileError, Files};
+use crate::log::{LogError, LogSource};
+use crate::plan::{Piece, ReadPlan};
+use bytes::Bytes;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Why a read has no answer.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The bytes were moved since the plan was made: plan again.
+    #[error("the bytes were moved since the read was planned")]
+    Moved,
+    /// The data file does not hold what the index says.
+    #[error("{}, byte {position}: {fault}", path.display())]
+    Damaged {
+        /// The data file.
+        path: PathBuf,
+        /// Position of the block in it, in bytes.
+        position: u64,
+        /// What is wrong.
+        fault: DataFault,
+    },
+    /// The log could not give the bytes; it says why.
+    #[error("{0}")]
+    Log(String),
+    /// The disk's error.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The data file.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+}
+
+impl From<FileError> for ReadError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Deleted => Self::Moved,
+            FileError::Damaged { path, position, fault } => Self::Damaged { path, position, fault },
+            FileError::Io { path, source } => Self::Io { path, source },
+        }
+    }
+}
+
+/// Reads the payload of one store's objects; for any thread.
+#[derive(Clone)]
+pub struct StoreReader {
+    pub(crate) files: Arc<Files>,
+    pub(crate) log: Arc<dyn LogSource>,
+}
+
+impl StoreReader {
+    /// The bytes of a plan, all of them, verified.
+    /// # Errors
+    /// `Moved` if the plan is too old; otherwise what is wrong, and where.
+    pub fn read(&self, plan: &ReadPlan) -> Result<Bytes, ReadError> {
+        if let [Piece::Log { source, within }] = &plan.pieces[..] {
+            return read_log(&*self.log, *source, within.clone());
+        }
+        let mut bytes = Vec::with_capacity(plan.length() as usize);
+        for piece in &plan.pieces {
+            match piece {
+                Piece::File { extent, range } => self.files.read(plan.object, extent, range.clone(), &mut bytes)?,
+                Piece::Log { source, within } => {
+                    bytes.extend_from_slice(&read_log(&*self.log, *source, within.clone())?);
+                }
+            }
+        }
+        assert_eq!(bytes.len() as u64, plan.length(), "the pieces of a plan make up its length");
+        Ok(bytes.into())
+    }
+}
+
+fn read_log(
+    log: &dyn LogSource,
+    source: highwater_wal::Location,
+    within: std::ops::Range<u32>,
+) -> Result<Bytes, ReadError> {
+    let payload = log.read(source).map_err(|error| match error {
+        LogError::Reclaimed => ReadError::Moved,
+        LogError::Failed(why) => ReadError::Log(why),
+    })?;
+    let range = within.start as usize..within.end as usize;
+    if range.end > payload.len() {
+        return Err(ReadError::Log("the frame is shorter than the part that it should hold".into()));
+    }
+    Ok(payload.slice(range))
+}

@@ -1,0 +1,216 @@
+//! Laying payload down in data files.
+
+use crate::data::{self, BLOCK_PAYLOAD_BYTES, PAGE_BYTES};
+use crate::extent::FileExtent;
+use crate::files::Files;
+use highwater_disk::{File, OpenMode};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Bytes collected for one write.
+const WRITE_BYTES: usize = 1 << 20;
+/// The smallest part of a run that is split off to fill a file; less is left unused, at most 0.4 % of it.
+const SPLIT_BYTES_MIN: u64 = 256 << 10;
+
+/// The data file that the next run goes into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Active {
+    /// Its number.
+    pub file: u32,
+    /// Position behind the last byte that an index names or may name.
+    pub end: u32,
+}
+
+/// What a step on a data file failed with.
+#[derive(Debug)]
+pub(crate) struct WriteFault {
+    pub path: PathBuf,
+    pub source: io::Error,
+    /// Whether a sync failed: what of the file is on disk is unknown then.
+    pub sync: bool,
+}
+
+/// An open file and what was not written to it yet.
+struct Output {
+    number: u32,
+    file: Arc<dyn File>,
+    /// Where `buffer` goes.
+    position: u32,
+    buffer: Vec<u8>,
+}
+
+impl Output {
+    fn end(&self) -> u64 {
+        u64::from(self.position) + self.buffer.len() as u64
+    }
+}
+
+/// A run on its way: its extents are decided before its bytes come.
+struct Run {
+    object: u64,
+    /// Object offset of the next byte.
+    next: u64,
+    /// Object offset behind the last one.
+    end: u64,
+    extents: Vec<FileExtent>,
+    /// Payload of the block being filled.
+    block: Vec<u8>,
+}
+
+/// Writes runs into data files; each file is synced once it is left, and the last one by [`RunWriter::sync`].
+pub(crate) struct RunWriter<'a> {
+    files: &'a Files,
+    file_bytes_max: u32,
+    /// Where the writer began.
+    before: Option<Active>,
+    next_file: u32,
+    output: Option<Output>,
+    run: Option<Run>,
+    /// Files that this writer made.
+    made: Vec<u32>,
+}
+
+impl<'a> RunWriter<'a> {
+    pub fn new(files: &'a Files, file_bytes_max: u32, active: Option<Active>, next_file: u32) -> Self {
+        Self { files, file_bytes_max, before: active, next_file, output: None, run: None, made: Vec::new() }
+    }
+
+    /// Files that this writer made.
+    pub fn made(&self) -> &[u32] {
+        &self.made
+    }
+
+    /// Number of the next data file.
+    pub fn next_file(&self) -> u32 {
+        self.next_file
+    }
+
+    /// Begins the run of the object offsets `start..end`.
+    pub fn begin(&mut self, object: u64, start: u64, end: u64) {
+        assert!(self.run.is_none() && start < end, "runs follow each other, and none is empty");
+        self.run = Some(Run { object, next: start, end, extents: Vec::new(), block: Vec::new() });
+    }
+
+    /// Adds the run's next bytes.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), WriteFault> {
+        let mut run = self.run.take().expect("a run was begun");
+        while !bytes.is_empty() {
+            if run.extents.last().is_none_or(|extent| extent.end() == run.next) {
+                let extent = self.place(run.next, run.end - run.next)?;
+                run.extents.push(extent);
+            }
+            let extent_end = run.extents.last().map_or(run.end, FileExtent::end);
+            let room = (BLOCK_PAYLOAD_BYTES - run.block.len()).min((extent_end - run.next) as usize);
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            run.block.extend_from_slice(now);
+            run.next += now.len() as u64;
+            bytes = later;
+            if run.block.len() == BLOCK_PAYLOAD_BYTES || run.next == extent_end {
+                self.block(run.object, run.next - run.block.len() as u64, &run.block)?;
+                run.block.clear();
+            }
+        }
+        self.run = Some(run);
+        Ok(())
+    }
+
+    /// Ends the run, all of whose bytes were pushed; returns where it lies.
+    pub fn end(&mut self) -> Vec<FileExtent> {
+        let run = self.run.take().expect("a run was begun");
+        assert!(run.next == run.end && run.block.is_empty(), "every byte of the run was pushed");
+        run.extents
+    }
+
+    /// Decides where the next extent of at most `length` bytes goes; opens a file if it must.
+    fn place(&mut self, start: u64, length: u64) -> Result<FileExtent, WriteFault> {
+        if self.output.is_none()
+            && let Some(active) = self.before
+        {
+            self.output = self.reopen(active)?;
+        }
+        let fits = |output: &Output| {
+            data::payload_within(u64::from(self.file_bytes_max).saturating_sub(output.end()))
+                >= length.min(SPLIT_BYTES_MIN)
+        };
+        if !self.output.as_ref().is_some_and(fits) {
+            self.sync()?;
+            self.output = Some(self.make()?);
+        }
+        let output = self.output.as_ref().expect("opened above");
+        let room = data::payload_within(u64::from(self.file_bytes_max) - output.end());
+        let length = u32::try_from(length.min(room)).expect("a file is below 4 GiB");
+        Ok(FileExtent { start, length, file: output.number, position: output.end() as u32 })
+    }
+
+    /// The active file, unless it is too full for anything.
+    fn reopen(&self, active: Active) -> Result<Option<Output>, WriteFault> {
+        let position = active.end.next_multiple_of(PAGE_BYTES);
+        if position >= self.file_bytes_max {
+            return Ok(None);
+        }
+        let path = self.files.path(active.file);
+        match self.files.disk.open(&path, OpenMode::Write) {
+            Ok(file) => Ok(Some(Output { number: active.file, file, position, buffer: Vec::new() })),
+            Err(source) => Err(WriteFault { path, source, sync: false }),
+        }
+    }
+
+    fn make(&mut self) -> Result<Output, WriteFault> {
+        let number = self.next_file;
+        let path = self.files.path(number);
+        // The number is spent even if this fails: the name may be there all the same.
+        self.next_file += 1;
+        self.made.push(number);
+        let opened = self.files.disk.open(&path, OpenMode::CreateNew);
+        let file = opened.map_err(|source| WriteFault { path, source, sync: false })?;
+        let buffer = data::encode_file_header(self.files.owner, number);
+        Ok(Output { number, file, position: 0, buffer })
+    }
+
+    fn block(&mut self, object: u64, start: u64, payload: &[u8]) -> Result<(), WriteFault> {
+        let output = self.output.as_mut().expect("an extent was placed");
+        data::encode_block(&mut output.buffer, output.number, object, start, payload);
+        if output.buffer.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), WriteFault> {
+        let Some(output) = &mut self.output else { return Ok(()) };
+        let written = output.file.write_at(&output.buffer, u64::from(output.position));
+        written.map_err(|source| WriteFault { path: self.files.path(output.number), source, sync: false })?;
+        output.position += output.buffer.len() as u32;
+        output.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes what is left and syncs the file.
+    pub fn sync(&mut self) -> Result<(), WriteFault> {
+        self.flush()?;
+        let Some(output) = &self.output else { return Ok(()) };
+        let fault = |source| WriteFault { path: self.files.path(output.number), source, sync: true };
+        output.file.sync_data().map_err(fault)
+    }
+
+    /// The file that the next checkpoint goes on with.
+    pub fn active(&self) -> Option<Active> {
+        let written = self.output.as_ref().map(|output| Active { file: output.number, end: output.end() as u32 });
+        written.or(self.before)
+    }
+
+    /// Takes away what was written, as far as that is possible; nothing names it.
+    ///
+    /// Returns the file to go on with: the one of before, if it is `sound` and could be cut to what it was.
+    pub fn undo(mut self, sound: bool) -> Option<Active> {
+        let touched = self.output.take().is_some();
+        for file in &self.made {
+            // A name that stays is an orphan, which the next open removes.
+            drop(self.files.disk.remove(&self.files.path(*file)));
+        }
+        let active = self.before.filter(|_| sound)?;
+        if !touched {
+            return Some(active);
+        }
+        let opened = self.files.disk.open(&self.files.path(active.file), OpenMode::Write);
+        opened.and_then(|file| file.set_length(u64::from(active.end))).ok().map(|()| active)
+    }
+}

@@ -1,0 +1,386 @@
+//! The store of one owner, as the thread that applies its commands uses it.
+
+use crate::checkpoint::{After, Checkpoint, CheckpointDone, CheckpointError, LogExtents, Work};
+use crate::data::run_bytes;
+use crate::extent::{self, FileExtent, LogExtent};
+use crate::files::Files;
+use crate::index::Position;
+use crate::log::LogSource;
+use crate::options::Options;
+use crate::plan::{PIECES_MAX, Piece, ReadPlan};
+use crate::reader::StoreReader;
+use crate::runs::Active;
+use bytes::Bytes;
+use highwater_base::limits::READ_BYTES_MAX;
+use highwater_wal::Location;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where the payload of one owner's objects lies.
+///
+/// Memory holds places, never payload: for an object 24 bytes an extent and about 50 more, for each append that was not
+/// moved yet about 40 bytes.
+pub struct Store {
+    pub(crate) files: Arc<Files>,
+    pub(crate) options: Options,
+    /// Extents in data files; objects without any are not listed.
+    pub(crate) objects: BTreeMap<u64, Vec<FileExtent>>,
+    /// What was appended since the last checkpoint was begun.
+    fresh: LogExtents,
+    fresh_bytes: u64,
+    /// Objects removed since then.
+    removed: BTreeSet<u64>,
+    /// States that a failed checkpoint did not get to store.
+    carried: BTreeMap<u64, Option<Bytes>>,
+    /// Payload of each data file that memory or the index on disk names, in bytes.
+    live: BTreeMap<u32, u64>,
+    /// Payload that memory names no more, and the index on disk still does.
+    dying: Vec<(u32, u64)>,
+    orphans: Vec<u32>,
+    pub(crate) index: Position,
+    pub(crate) active: Option<Active>,
+    pub(crate) next_file: u32,
+    pub(crate) applied: u64,
+    pub(crate) torn_bytes: u64,
+    in_flight: Option<InFlight>,
+}
+
+/// A checkpoint that was begun.
+struct InFlight {
+    moving: Arc<LogExtents>,
+    moving_bytes: u64,
+    changed: BTreeMap<u64, Option<Bytes>>,
+    removed_before: BTreeSet<u64>,
+    /// Objects removed since it was begun: what it does about them is void.
+    removed_since: BTreeSet<u64>,
+    dying: Vec<(u32, u64)>,
+}
+
+/// Figures for a status page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreStatus {
+    /// The position that the last checkpoint covers.
+    pub applied: u64,
+    /// Number of that checkpoint.
+    pub checkpoint: u64,
+    /// Whether a checkpoint was begun and not ended.
+    pub checkpoint_running: bool,
+    /// Objects with payload in data files.
+    pub objects: u64,
+    /// Extents of these.
+    pub extents: u64,
+    /// Data files.
+    pub files: u64,
+    /// Payload in data files, in bytes; what was removed since the last checkpoint is counted.
+    pub stored_bytes: u64,
+    /// Payload that lies in the log alone, in bytes.
+    pub unmoved_bytes: u64,
+    /// Bytes of the index file.
+    pub index_bytes: u64,
+    /// Bytes of a torn checkpoint that opening cut off the index. It was normally never reported; if the log begins above
+    /// `applied`, it was, and the owner must not serve.
+    pub torn_bytes: u64,
+}
+
+/// Data files that nothing names any more; dropping this deletes them. Deleting many takes time: drop it where I/O is
+/// done. A crash before that leaves orphans, which the next open removes.
+pub struct Reclaim {
+    files: Arc<Files>,
+    numbers: Vec<u32>,
+}
+
+impl Drop for Reclaim {
+    fn drop(&mut self) {
+        for number in &self.numbers {
+            // A file that cannot be deleted now is an orphan like any other.
+            drop(self.files.disk.remove(&self.files.path(*number)));
+        }
+    }
+}
+
+impl Store {
+    pub(crate) fn new(
+        files: Arc<Files>,
+        options: Options,
+        index: Position,
+        objects: BTreeMap<u64, Vec<FileExtent>>,
+        next_file: u32,
+    ) -> Self {
+        let mut live = BTreeMap::new();
+        let mut active = None;
+        for extent in objects.values().flatten() {
+            *live.entry(extent.file).or_default() += u64::from(extent.length);
+            files.name(extent.file);
+            let end = extent.position + run_bytes(u64::from(extent.length)) as u32;
+            if active.is_none_or(|active: Active| (active.file, active.end) < (extent.file, end)) {
+                active = Some(Active { file: extent.file, end });
+            }
+        }
+        Self {
+            files,
+            options,
+            objects,
+            fresh: BTreeMap::new(),
+            fresh_bytes: 0,
+            removed: BTreeSet::new(),
+            carried: BTreeMap::new(),
+            live,
+            dying: Vec::new(),
+            orphans: Vec::new(),
+            index,
+            active,
+            next_file,
+            applied: 0,
+            torn_bytes: 0,
+            in_flight: None,
+        }
+    }
+
+    /// Takes note of bytes appended to an object, at `start` in it: the part `within` of a frame's payload.
+    ///
+    /// # Panics
+    /// If the object's bytes do not end at `start`: a gap or an overlap would be served as data.
+    pub fn append(&mut self, object: u64, start: u64, source: Location, within: Range<u32>) {
+        if within.is_empty() {
+            return;
+        }
+        let end = self.end(object);
+        assert!(end.is_none_or(|end| end == start), "object {object} ends at {end:?} and is appended to at {start}");
+        let next = LogExtent { start, source, within };
+        self.fresh_bytes += next.length();
+        let extents = self.fresh.entry(object).or_default();
+        if !extents.last_mut().is_some_and(|last| last.join(&next)) {
+            extents.push(next);
+        }
+    }
+
+    /// Forgets an object. Its bytes leave the disk after the next checkpoint.
+    pub fn remove(&mut self, object: u64) {
+        let extents = self.objects.remove(&object).unwrap_or_default();
+        self.dying.extend(extents.iter().map(|extent| (extent.file, u64::from(extent.length))));
+        let fresh = self.fresh.remove(&object).unwrap_or_default();
+        self.fresh_bytes -= fresh.iter().map(LogExtent::length).sum::<u64>();
+        if let Some(flight) = &mut self.in_flight
+            && flight.removed_since.insert(object)
+        {
+            let moving = flight.moving.get(&object).into_iter().flatten();
+            flight.moving_bytes -= moving.map(LogExtent::length).sum::<u64>();
+        }
+        self.carried.remove(&object);
+        self.removed.insert(object);
+    }
+
+    /// The part of an object that a checkpoint under way is moving.
+    fn moving(&self, object: u64) -> &[LogExtent] {
+        let flight = self.in_flight.as_ref().filter(|flight| !flight.removed_since.contains(&object));
+        flight.and_then(|flight| flight.moving.get(&object)).map_or(&[], Vec::as_slice)
+    }
+
+    fn parts(&self, object: u64) -> (&[FileExtent], &[LogExtent], &[LogExtent]) {
+        let stored = self.objects.get(&object).map_or(&[][..], Vec::as_slice);
+        let fresh = self.fresh.get(&object).map_or(&[][..], Vec::as_slice);
+        (stored, self.moving(object), fresh)
+    }
+
+    /// Object offset behind an object's last byte, if it has bytes.
+    fn end(&self, object: u64) -> Option<u64> {
+        let (stored, moving, fresh) = self.parts(object);
+        fresh.last().or(moving.last()).map(LogExtent::end).or(stored.last().map(FileExtent::end))
+    }
+
+    /// Plans a read of up to `length_max` bytes of an object from offset `from` on; touches no disk.
+    ///
+    /// The plan covers at most [`READ_BYTES_MAX`] bytes and [`PIECES_MAX`] pieces, so that it may stop early. It is empty
+    /// if the object has no byte at `from`.
+    #[must_use]
+    pub fn plan_read(&self, object: u64, from: u64, length_max: u64) -> ReadPlan {
+        let (stored, moving, fresh) = self.parts(object);
+        let limit = from.saturating_add(length_max.min(READ_BYTES_MAX));
+        let mut plan = ReadPlan { object, range: from..from, pieces: Vec::new() };
+        for extent in &stored[extent::find(stored, from, FileExtent::end)..] {
+            let range = plan.range.end..extent.end().min(limit);
+            if range.is_empty() || extent.start > range.start || plan.pieces.len() == PIECES_MAX {
+                return plan;
+            }
+            plan.range.end = range.end;
+            plan.pieces.push(Piece::File { extent: *extent, range });
+        }
+        for extents in [moving, fresh] {
+            for extent in &extents[extent::find(extents, from, LogExtent::end)..] {
+                let range = plan.range.end..extent.end().min(limit);
+                if range.is_empty() || extent.start > range.start || plan.pieces.len() == PIECES_MAX {
+                    return plan;
+                }
+                plan.range.end = range.end;
+                let at = |offset: u64| extent.within.start + (offset - extent.start) as u32;
+                plan.pieces.push(Piece::Log { source: extent.source, within: at(range.start)..at(range.end) });
+            }
+        }
+        plan
+    }
+
+    /// A reader of this store's payload; clones of one reader share their open files.
+    #[must_use]
+    pub fn reader(&self, log: impl LogSource + 'static) -> StoreReader {
+        StoreReader { files: self.files.clone(), log: Arc::new(log) }
+    }
+
+    /// Payload that lies in the log alone, in bytes.
+    #[must_use]
+    pub fn unmoved_bytes(&self) -> u64 {
+        self.fresh_bytes + self.in_flight.as_ref().map_or(0, |flight| flight.moving_bytes)
+    }
+
+    /// Whether a checkpoint was begun and neither finished nor failed.
+    #[must_use]
+    pub fn checkpoint_running(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// Begins a checkpoint of everything up to `applied`: the payload appended so far, `meta`, and the states of the objects
+    /// that changed since the last one was begun (`None`: the object is gone). Does no I/O.
+    ///
+    /// # Panics
+    /// If one is under way.
+    #[must_use]
+    pub fn begin_checkpoint(&mut self, applied: u64, meta: Bytes, changed: Vec<(u64, Option<Bytes>)>) -> Checkpoint {
+        assert!(self.in_flight.is_none(), "one checkpoint at a time");
+        let mut all = std::mem::take(&mut self.carried);
+        for (key, state) in changed {
+            if state.is_none() && self.end(key).is_some() {
+                self.remove(key);
+            }
+            all.insert(key, state);
+        }
+        for key in &self.removed {
+            all.entry(*key).or_insert(None);
+        }
+        let moving = Arc::new(std::mem::take(&mut self.fresh));
+        let work = self.work(&all, &moving);
+        self.in_flight = Some(InFlight {
+            moving: moving.clone(),
+            moving_bytes: std::mem::take(&mut self.fresh_bytes),
+            changed: all,
+            removed_before: std::mem::take(&mut self.removed),
+            removed_since: BTreeSet::new(),
+            dying: std::mem::take(&mut self.dying),
+        });
+        Checkpoint {
+            files: self.files.clone(),
+            options: self.options.clone(),
+            index: self.index.clone(),
+            active: self.active,
+            next_file: self.next_file,
+            applied,
+            meta,
+            work,
+            moving,
+        }
+    }
+
+    /// What a checkpoint does, in order of the keys.
+    fn work(&self, changed: &BTreeMap<u64, Option<Bytes>>, moving: &LogExtents) -> Vec<Work> {
+        let keys: BTreeSet<u64> = changed.keys().chain(moving.keys()).copied().collect();
+        let one = |key: u64| {
+            let state = changed.get(&key);
+            let moved = moving.get(&key);
+            if state.is_some_and(Option::is_none) && moved.is_none() {
+                return Work::Remove { key };
+            }
+            let stored = self.objects.get(&key).map_or(&[][..], Vec::as_slice);
+            let added: u64 = moved.into_iter().flatten().map(LogExtent::length).sum();
+            let kept = if added > 0 { extent::kept(stored, added) } else { stored.len() };
+            let state = state.cloned().flatten();
+            Work::Store { key, state, kept: kept as u32, absorbed: stored[kept..].to_vec() }
+        };
+        keys.into_iter().map(one).collect()
+    }
+
+    fn take_in(&mut self, after: After) {
+        self.index = after.index;
+        self.active = after.active;
+        self.next_file = after.next_file;
+        self.orphans.extend(after.orphans);
+    }
+
+    /// Takes a durable checkpoint in. Afterwards the log may be released up to [`CheckpointDone::applied`].
+    ///
+    /// Plans of before stay good for data files until the returned value is dropped, and beyond that answer
+    /// [`crate::ReadError::Moved`].
+    ///
+    /// # Panics
+    /// If none is under way.
+    pub fn finish_checkpoint(&mut self, done: CheckpointDone) -> Reclaim {
+        let flight = self.in_flight.take().expect("a checkpoint is under way");
+        let mut released = flight.dying;
+        for placed in done.placed {
+            for extent in &placed.added {
+                *self.live.entry(extent.file).or_default() += u64::from(extent.length);
+                self.files.name(extent.file);
+            }
+            if flight.removed_since.contains(&placed.key) {
+                self.dying.extend(placed.added.iter().map(|extent| (extent.file, u64::from(extent.length))));
+                continue;
+            }
+            let extents = self.objects.entry(placed.key).or_default();
+            released.extend(extents.drain(placed.kept..).map(|extent| (extent.file, u64::from(extent.length))));
+            if extents.is_empty() {
+                *extents = placed.added;
+                extents.shrink_to_fit();
+            } else {
+                extents.extend(placed.added);
+            }
+        }
+        self.applied = done.applied;
+        self.take_in(done.after);
+        for (file, bytes) in released {
+            *self.live.entry(file).or_default() -= bytes;
+        }
+        let active = self.active.map(|active| active.file);
+        let dead = self.live.extract_if(.., |file, bytes| *bytes == 0 && Some(*file) != active).map(|(file, _)| file);
+        let mut numbers: Vec<u32> = dead.collect();
+        numbers.append(&mut self.orphans);
+        numbers.iter().for_each(|file| self.files.forget(*file));
+        Reclaim { files: self.files.clone(), numbers }
+    }
+
+    /// Takes a failed checkpoint back: everything is as before it was begun, and the next one does its work too.
+    ///
+    /// # Panics
+    /// If none is under way.
+    pub fn fail_checkpoint(&mut self, error: CheckpointError) {
+        let flight = self.in_flight.take().expect("a checkpoint is under way");
+        self.take_in(*error.after);
+        self.fresh_bytes += flight.moving_bytes;
+        let moving = Arc::try_unwrap(flight.moving).unwrap_or_else(|shared| (*shared).clone());
+        for (key, mut extents) in moving {
+            if !flight.removed_since.contains(&key) {
+                let fresh = self.fresh.entry(key).or_default();
+                extents.append(fresh);
+                *fresh = extents;
+            }
+        }
+        self.dying.extend(flight.dying);
+        self.removed.extend(flight.removed_before);
+        self.carried = flight.changed;
+        self.carried.retain(|key, _| !flight.removed_since.contains(key));
+    }
+
+    /// Figures for a status page.
+    #[must_use]
+    pub fn status(&self) -> StoreStatus {
+        StoreStatus {
+            applied: self.applied,
+            checkpoint: self.index.checkpoint,
+            checkpoint_running: self.in_flight.is_some(),
+            objects: self.objects.len() as u64,
+            extents: self.objects.values().map(|extents| extents.len() as u64).sum(),
+            files: self.live.len() as u64,
+            stored_bytes: self.live.values().sum(),
+            unmoved_bytes: self.unmoved_bytes(),
+            index_bytes: self.index.end,
+            torn_bytes: self.torn_bytes,
+        }
+    }
+}

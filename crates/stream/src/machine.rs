@@ -277,3 +277,6 @@ fn created(stream: &Stream) -> Created {
         content_type: stream.content_type.as_ref().to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -160,3 +160,6 @@ fn take_offset(r: &mut Reader) -> Result<Offset, DecodeError> {
     let offset = r.u64()?;
     if offset < OFFSET_END { Ok(Offset(offset)) } else { Err(DecodeError::Invalid("offset")) }
 }
+
+#[cfg(test)]
+mod tests;

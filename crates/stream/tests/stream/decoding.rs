@@ -1,9 +1,11 @@
 //! The decoders on their own records, on damaged ones and on noise.
 
 use crate::model::{commands, machine_after};
+use crate::script::token;
 use bytes::Bytes;
 use highwater_base::codec::DecodeError;
-use highwater_stream::{Command, Machine, Options};
+use highwater_base::{Digest, Millis};
+use highwater_stream::{Append, Command, Create, Machine, Operation, Options, ProducerKey};
 use proptest::prelude::*;
 
 /// How a record is damaged: a byte is set, bytes are cut off, or a piece is put in.
@@ -83,4 +85,48 @@ fn a_later_version_is_refused_by_its_number() {
     let later = Bytes::from_static(&[2, 0, 9, 9, 9]);
     assert_eq!(Command::decode(later.clone()), Err(DecodeError::Version(2)));
     assert!(matches!(Machine::load(Options::default(), vec![(1, later)]), Err(DecodeError::Version(2))));
+}
+
+fn golden() -> [(Command, &'static [u8]); 4] {
+    let at = Millis(1_700_000_000_000);
+    let command = |operation| Command { at, path: "notes/today".to_owned(), operation };
+    let create = Create {
+        content_type: "text/plain".to_owned(),
+        closed: true,
+        incarnation: Some(token(1)),
+        new_incarnation: token(2),
+        body: Bytes::from_static(b"hello"),
+    };
+    let most = Append {
+        incarnation: Some(token(2)),
+        producer: Some(ProducerKey { id: "owner".to_owned(), epoch: 7, seq: 3, digest: Some(Digest::of(b"world")) }),
+        digest_matches: true,
+        content_type: Some("text/plain".to_owned()),
+        stream_seq: Some("0009".to_owned()),
+        close: false,
+        body: Bytes::from_static(b"world"),
+    };
+    let least = Append {
+        incarnation: None,
+        producer: None,
+        digest_matches: true,
+        content_type: None,
+        stream_seq: None,
+        close: true,
+        body: Bytes::new(),
+    };
+    [
+        (command(Operation::Create(create)), include_bytes!("../../golden/create-v1.bin")),
+        (command(Operation::Append(most)), include_bytes!("../../golden/append-v1.bin")),
+        (command(Operation::Append(least)), include_bytes!("../../golden/close-v1.bin")),
+        (command(Operation::Delete { incarnation: Some(token(2)) }), include_bytes!("../../golden/delete-v1.bin")),
+    ]
+}
+
+#[test]
+fn the_golden_commands_are_read_and_written_as_ever() {
+    for (command, golden) in golden() {
+        assert_eq!(Command::decode(Bytes::from_static(golden)), Ok(command.clone()));
+        assert_eq!(command.encode(), golden);
+    }
 }

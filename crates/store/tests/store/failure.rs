@@ -1,0 +1,138 @@
+//! The disk fails or is full, and the store goes on.
+
+use crate::world::{DIRECTORY, World, disk as new_disk, small};
+use highwater_disk::Disk;
+use highwater_disk::sim::{EIO, ENOSPC, Operation};
+use std::path::Path;
+
+/// One life with a failure after `after` operations of a kind: what failed is tried again, and nothing is lost.
+fn life(seed: u64, operation: Operation, after: u64, times: u64, error: i32) -> u32 {
+    let context = format!("{operation:?} {after} {times} {error}");
+    let disk = new_disk(seed);
+    let mut world = World::new(&disk, small());
+    disk.fail(operation, "", after, times, error);
+    let mut failures = 0;
+    for round in 0..6u64 {
+        for object in 0..3 {
+            world.append(object, 500 + object * 3000 + round * 7);
+        }
+        match round {
+            1 => world.append(9, 400_000),
+            3 => world.remove(9),
+            4 => (20..60).for_each(|object| world.append(object, 10)),
+            _ => {}
+        }
+        while let Err(error) = world.checkpoint() {
+            failures += 1;
+            assert!(failures < 10, "{context}: {error}");
+            world.check_payload();
+            world.append(1, 100);
+            if failures % 2 == 0 {
+                world.remove(20 + u64::from(failures));
+                world.append(20 + u64::from(failures), 50);
+            }
+        }
+        world.check_payload();
+    }
+    disk.clear_faults();
+    assert_eq!(world.store.unmoved_bytes(), 0);
+    let covered = world.commands.len() as u64;
+    disk.power_loss();
+    let world = world.reopen().unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert_eq!(world.store.status().applied, covered, "{context}: what was reported is there");
+    world.check_payload();
+    failures
+}
+
+#[test]
+fn whatever_fails_once_or_twice_is_survived_and_nothing_reported_is_lost() {
+    let operations = [
+        Operation::Open,
+        Operation::Write,
+        Operation::Sync,
+        Operation::SetLength,
+        Operation::SyncDirectory,
+        Operation::Rename,
+        Operation::Remove,
+    ];
+    let mut failures = 0;
+    for operation in operations {
+        for after in 0..20 {
+            for (times, error) in [(1, EIO), (2, EIO), (3, ENOSPC)] {
+                failures += life(after, operation, after, times, error);
+            }
+        }
+    }
+    assert!(failures > 150, "{failures} failures are no matrix");
+}
+
+/// After a failed sync the kernel may have dropped the pages and taken them for written: syncing the same file again
+/// would succeed and make nothing durable.
+#[test]
+fn a_data_file_whose_sync_failed_is_not_written_again() {
+    for seed in 0..16 {
+        let disk = new_disk(seed);
+        let mut world = World::new(&disk, small());
+        world.append(1, 1000);
+        world.checkpoint().expect("sound");
+        world.append(1, 90_000);
+        disk.fail_next(Operation::Sync, "data-");
+        let error = world.checkpoint().expect_err("the sync failed");
+        assert!(error.contains("data-00000001"), "the place is named: {error}");
+        world.checkpoint().expect("a new file");
+        let names = disk.list(Path::new(DIRECTORY)).expect("a folder");
+        assert!(names.contains(&"data-00000002".into()), "{names:?}");
+        disk.power_loss();
+        world.log.free_all();
+        world.reopen().expect("sound").check_payload();
+    }
+}
+
+#[test]
+fn an_index_whose_sync_failed_is_replaced_before_anything_is_reported() {
+    for seed in 0..16 {
+        let disk = new_disk(seed);
+        let mut world = World::new(&disk, small());
+        world.append(1, 1000);
+        world.checkpoint().expect("sound");
+        let failed = world.commands.len();
+        world.append(1, 5000);
+        disk.fail_next(Operation::Sync, "index-");
+        world.checkpoint().expect_err("the sync failed");
+        // The delta may be on disk: whether it is or not, power may fail here.
+        let fork = disk.fork(seed);
+        fork.power_loss();
+        let found = World::open(std::sync::Arc::new(fork), small(), world.log.clone(), world.commands.clone());
+        let applied = found.expect("sound").store.status().applied as usize;
+        assert!(applied == failed || applied == failed + 1, "{applied}");
+        world.append(2, 10);
+        world.checkpoint().expect("a new base");
+        assert!(disk.exists(&Path::new(DIRECTORY).join("index-0000000000000002")).expect("exists"));
+        disk.power_loss();
+        world.reopen().expect("sound").check_payload();
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_no_trace_and_a_later_checkpoint_does_the_work() {
+    let disk = new_disk(1);
+    let mut world = World::new(&disk, small());
+    world.append(1, 100_000);
+    world.checkpoint().expect("sound");
+    let (used, names) = (disk.used_bytes(), disk.list(Path::new(DIRECTORY)).expect("a folder"));
+    world.append(1, 900_000);
+    world.append(2, 10);
+    for spare in [0, 4096, 100_000, 500_000, 800_000] {
+        disk.set_capacity(Some(used + spare));
+        let error = world.begin().run(&*world.log).expect_err("no space");
+        assert!(error.is_full(), "{error}");
+        world.end(Err(error)).expect_err("no space");
+        assert!(disk.used_bytes() <= used + 4096, "{} of {used} bytes", disk.used_bytes());
+        assert_eq!(disk.list(Path::new(DIRECTORY)).expect("a folder"), names);
+        world.check_payload();
+    }
+    disk.set_capacity(None);
+    world.checkpoint().expect("there is space again");
+    world.log.free_all();
+    world.reopen().expect("sound").check_payload();
+}

@@ -1,0 +1,58 @@
+//! Files of every format version that was ever written open today.
+
+use crate::world::{DIRECTORY, World, disk as new_disk, small};
+use highwater_disk::{Disk, OpenMode, SimDisk};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The life whose files were kept.
+fn life(disk: &SimDisk) -> World {
+    let mut world = World::new(disk, small());
+    world.append(1, 70_000);
+    world.append(2, 20);
+    world.append(5, 3);
+    world.checkpoint().expect("sound");
+    world.remove(5);
+    world.append(2, 30);
+    world.append(4, 5000);
+    world.checkpoint().expect("sound");
+    world
+}
+
+fn golden(version: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(version)
+}
+
+const FILES: [&str; 2] = ["data-00000001", "index-0000000000000001"];
+
+#[test]
+fn the_files_of_version_1_open_and_hold_what_was_put_in() {
+    let today = life(&new_disk(0));
+    let disk = new_disk(0);
+    disk.create_directory(Path::new(DIRECTORY)).expect("create");
+    for name in FILES {
+        let bytes = std::fs::read(golden("v1").join(name)).expect("a golden file");
+        let file = disk.open(&Path::new(DIRECTORY).join(name), OpenMode::CreateNew).expect("create");
+        file.write_at(&bytes, 0).expect("write");
+    }
+    let world = World::open(Arc::new(disk), small(), today.log, today.commands).expect("version 1");
+    assert_eq!(world.store.status().checkpoint, 2);
+    world.check_payload();
+}
+
+/// Fails when the bytes change without a new version. To add the files of a new one, copy them from the folder named.
+#[test]
+fn todays_files_are_those_of_version_1() {
+    let disk = new_disk(0);
+    life(&disk);
+    let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("store-golden");
+    std::fs::create_dir_all(&made).expect("create");
+    for name in FILES {
+        let file = disk.open(&Path::new(DIRECTORY).join(name), OpenMode::Read).expect("open");
+        let mut bytes = vec![0; file.length().expect("length") as usize];
+        file.read_exact_at(&mut bytes, 0).expect("read");
+        std::fs::write(made.join(name), &bytes).expect("write");
+        let kept = std::fs::read(golden("v1").join(name)).unwrap_or_default();
+        assert!(kept == bytes, "{name} differs; today's is in {}", made.display());
+    }
+}

@@ -1,0 +1,269 @@
+//! A store, a log in memory, and a model that keeps every object as one `Vec<u8>`.
+
+use bytes::Bytes;
+use highwater_base::{GroupId, OwnerId};
+use highwater_disk::{Disk, SimDisk};
+use highwater_store::{
+    Checkpoint, CheckpointDone, CheckpointError, Loaded, LogError, LogSource, OpenError, Options, ReadError, Store,
+    StoreReader,
+};
+use highwater_wal::Location;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+pub const DIRECTORY: &str = "/data/store/g3";
+
+/// An empty disk with a durable `/data`, which is the caller's to make.
+pub fn disk(seed: u64) -> SimDisk {
+    let disk = SimDisk::new(seed);
+    disk.create_directory(Path::new("/data")).expect("create");
+    disk.sync_directory(Path::new("/")).expect("sync");
+    disk
+}
+
+pub fn owner() -> OwnerId {
+    OwnerId::group(GroupId(3))
+}
+
+/// Small files and early folding, so that short scripts reach every path.
+pub fn small() -> Options {
+    Options {
+        file_bytes_max: 256 << 10,
+        index_delta_bytes_min: 16 << 10,
+        index_delta_bytes_max: 64 << 10,
+        handles_max: 2,
+    }
+}
+
+/// A log in memory: never torn, never lost, and freed by segment when a test says so.
+#[derive(Default)]
+pub struct FakeLog {
+    frames: Mutex<Vec<Option<Bytes>>>,
+}
+
+impl FakeLog {
+    pub fn append(&self, payload: Vec<u8>) -> Location {
+        let mut frames = self.frames.lock().unwrap();
+        frames.push(Some(payload.into()));
+        let payload = frames.last().unwrap().as_ref().unwrap();
+        Location { segment: frames.len() as u64, offset: 0, length: payload.len() as u32 }
+    }
+
+    /// Frees every frame so far.
+    pub fn free_all(&self) {
+        self.frames.lock().unwrap().iter_mut().for_each(|frame| *frame = None);
+    }
+}
+
+impl LogSource for FakeLog {
+    fn read(&self, location: Location) -> Result<Bytes, LogError> {
+        self.frames.lock().unwrap()[location.segment as usize - 1].clone().ok_or(LogError::Reclaimed)
+    }
+}
+
+/// What was appended at an offset of an object: cheap, and different everywhere.
+pub fn byte(object: u64, offset: u64) -> u8 {
+    let mixed = (offset ^ object << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as u8
+}
+
+/// Bytes `range` of an object.
+pub fn payload(object: u64, range: Range<u64>) -> Vec<u8> {
+    range.map(|offset| byte(object, offset)).collect()
+}
+
+#[derive(Debug, Clone)]
+pub enum Command {
+    Append { object: u64, start: u64, source: Location, within: Range<u32> },
+    Remove { object: u64 },
+}
+
+/// An object as the model sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Modelled {
+    /// Object offset of the first byte.
+    pub start: u64,
+    pub end: u64,
+    /// Position of the last command on it.
+    pub touched: u64,
+    /// Tells the bytes of one object from those of another with the same key.
+    pub salt: u64,
+}
+
+impl Modelled {
+    pub fn state(&self) -> Bytes {
+        format!("{}..{} touched by {} {}", self.start, self.end, self.touched, "x".repeat(200)).into()
+    }
+}
+
+/// The model after a number of commands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Model {
+    pub objects: BTreeMap<u64, Modelled>,
+}
+
+impl Model {
+    fn apply(&mut self, position: u64, command: &Command) {
+        match command {
+            Command::Append { object, start, within, .. } => {
+                let fresh = || Modelled { start: *start, end: *start, touched: 0, salt: position };
+                let modelled = self.objects.entry(*object).or_insert_with(fresh);
+                modelled.end += u64::from(within.end - within.start);
+                modelled.touched = position;
+            }
+            Command::Remove { object } => drop(self.objects.remove(object)),
+        }
+    }
+
+    pub fn after(commands: &[Command]) -> Self {
+        let mut model = Self::default();
+        commands.iter().enumerate().for_each(|(index, command)| model.apply(index as u64 + 1, command));
+        model
+    }
+}
+
+/// A store in use.
+pub struct World {
+    pub disk: Arc<dyn Disk>,
+    pub log: Arc<FakeLog>,
+    pub options: Options,
+    pub store: Store,
+    pub reader: StoreReader,
+    pub commands: Vec<Command>,
+    pub model: Model,
+    /// Objects changed since the last checkpoint was begun.
+    pub changed: BTreeSet<u64>,
+}
+
+impl World {
+    pub fn new(disk: &SimDisk, options: Options) -> Self {
+        Self::open(Arc::new(disk.clone()), options, Arc::default(), Vec::new()).expect("an empty disk")
+    }
+
+    /// Opens, checks what was loaded against the commands that it covers, and replays the others.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        log: Arc<FakeLog>,
+        commands: Vec<Command>,
+    ) -> Result<Self, OpenError> {
+        let (store, loaded) = Store::open(disk.clone(), Path::new(DIRECTORY), owner(), options.clone())?;
+        let covered = &commands[..loaded.applied as usize];
+        let reader = store.reader(log.clone());
+        let model = Model::after(covered);
+        let mut world =
+            Self { disk, log, options, store, reader, commands: Vec::new(), model, changed: BTreeSet::new() };
+        world.check_loaded(&loaded);
+        world.check_payload();
+        world.commands = covered.to_vec();
+        for command in &commands[loaded.applied as usize..] {
+            world.apply(command.clone());
+        }
+        Ok(world)
+    }
+
+    pub fn reopen(self) -> Result<Self, OpenError> {
+        drop((self.store, self.reader));
+        Self::open(self.disk, self.options, self.log, self.commands)
+    }
+
+    fn check_loaded(&self, loaded: &Loaded) {
+        assert_eq!(loaded.meta, meta(loaded.applied), "the meta of the checkpoint");
+        let expected: Vec<_> = self.model.objects.iter().map(|(key, modelled)| (*key, modelled.state())).collect();
+        assert_eq!(loaded.objects, expected, "the states of the objects");
+    }
+
+    fn apply(&mut self, command: Command) {
+        match &command {
+            Command::Append { object, start, source, within } => {
+                self.store.append(*object, *start, *source, within.clone());
+                self.changed.insert(*object);
+            }
+            Command::Remove { object } => {
+                self.store.remove(*object);
+                self.changed.insert(*object);
+            }
+        }
+        self.commands.push(command);
+        self.model.apply(self.commands.len() as u64, self.commands.last().unwrap());
+    }
+
+    /// Appends to an object, in a frame with something before and behind.
+    pub fn append(&mut self, object: u64, length: u64) {
+        let position = self.commands.len() as u64 + 1;
+        let known = self.model.objects.get(&object);
+        let (start, salt) = known.map_or((object % 3 * 1000, position), |known| (known.end, known.salt));
+        let mut frame = vec![0xee; 5];
+        frame.extend(payload(object ^ salt << 8, start..start + length));
+        frame.extend([0xee; 3]);
+        let source = self.log.append(frame);
+        self.apply(Command::Append { object, start, source, within: 5..5 + length as u32 });
+    }
+
+    pub fn remove(&mut self, object: u64) {
+        self.apply(Command::Remove { object });
+    }
+
+    pub fn begin(&mut self) -> Checkpoint {
+        let applied = self.commands.len() as u64;
+        let state = |key: u64| (key, self.model.objects.get(&key).map(Modelled::state));
+        let changed = std::mem::take(&mut self.changed).into_iter().map(state).collect();
+        self.store.begin_checkpoint(applied, meta(applied).into(), changed)
+    }
+
+    /// Ends a checkpoint; whether it was done.
+    pub fn end(&mut self, result: Result<CheckpointDone, CheckpointError>) -> Result<(), String> {
+        match result {
+            Ok(done) => {
+                drop(self.store.finish_checkpoint(done));
+                Ok(())
+            }
+            Err(error) => {
+                let text = error.to_string();
+                self.store.fail_checkpoint(error);
+                Err(text)
+            }
+        }
+    }
+
+    pub fn checkpoint(&mut self) -> Result<(), String> {
+        let checkpoint = self.begin();
+        let result = checkpoint.run(&*self.log);
+        self.end(result)
+    }
+
+    /// Reads up to `length_max` bytes from `from`, in one plan.
+    pub fn read(&self, object: u64, from: u64, length_max: u64) -> Result<Bytes, ReadError> {
+        self.reader.read(&self.store.plan_read(object, from, length_max))
+    }
+
+    /// Every byte of every object, in parts.
+    pub fn check_payload(&self) {
+        let mut retries = 3;
+        for (object, modelled) in &self.model.objects {
+            let mut at = modelled.start;
+            while at < modelled.end {
+                let bytes = match self.read(*object, at, 100_000) {
+                    // The disk failed once: the answer is an error, and the next one is sound.
+                    Err(ReadError::Io { .. }) if retries > 0 => {
+                        retries -= 1;
+                        continue;
+                    }
+                    answer => answer.expect("readable"),
+                };
+                assert!(!bytes.is_empty(), "object {object} has bytes at {at}");
+                let expected = payload(object ^ modelled.salt << 8, at..at + bytes.len() as u64);
+                assert!(bytes == expected, "object {object} at {at}");
+                at += bytes.len() as u64;
+            }
+            assert_eq!(at, modelled.end, "object {object}");
+            assert!(self.store.plan_read(*object, at, 1).is_empty(), "nothing behind the end of {object}");
+        }
+    }
+}
+
+pub fn meta(applied: u64) -> Vec<u8> {
+    if applied == 0 { Vec::new() } else { format!("meta of {applied}").into_bytes() }
+}

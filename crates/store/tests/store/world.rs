@@ -45,21 +45,23 @@ pub struct FakeLog {
 
 impl FakeLog {
     pub fn append(&self, payload: Vec<u8>) -> Location {
-        let mut frames = self.frames.lock().unwrap();
+        let mut frames = self.frames.lock().expect("no test panics with it");
+        let length = payload.len() as u32;
         frames.push(Some(payload.into()));
-        let payload = frames.last().unwrap().as_ref().unwrap();
-        Location { segment: frames.len() as u64, offset: 0, length: payload.len() as u32 }
+        Location { segment: frames.len() as u64, offset: 0, length }
     }
 
     /// Frees every frame so far.
     pub fn free_all(&self) {
-        self.frames.lock().unwrap().iter_mut().for_each(|frame| *frame = None);
+        self.frames.lock().expect("no test panics with it").iter_mut().for_each(|frame| *frame = None);
     }
 }
 
 impl LogSource for FakeLog {
     fn read(&self, location: Location) -> Result<Bytes, LogError> {
-        self.frames.lock().unwrap()[location.segment as usize - 1].clone().ok_or(LogError::Reclaimed)
+        self.frames.lock().expect("no test panics with it")[location.segment as usize - 1]
+            .clone()
+            .ok_or(LogError::Reclaimed)
     }
 }
 
@@ -186,8 +188,8 @@ impl World {
                 self.changed.insert(*object);
             }
         }
+        self.model.apply(self.commands.len() as u64 + 1, &command);
         self.commands.push(command);
-        self.model.apply(self.commands.len() as u64, self.commands.last().unwrap());
     }
 
     /// Appends to an object, in a frame with something before and behind.

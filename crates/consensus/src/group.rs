@@ -223,12 +223,18 @@ impl Group {
     /// # Errors
     /// [`NotLeader`], also while no entry of the leader's own term is committed.
     pub fn read_index(&mut self, context: u64) -> Result<(), NotLeader> {
-        if self.leads.is_none() || !self.raw.raft.commit_to_current_term() {
+        if !self.reads_possible() {
             return Err(NotLeader);
         }
         self.reads_pending.insert(context);
         self.raw.read_index(context.to_le_bytes().to_vec());
         Ok(())
+    }
+
+    /// Whether this replica leads and has committed an entry of its own term: from then on it can confirm reads.
+    #[must_use]
+    pub fn reads_possible(&self) -> bool {
+        self.leads.is_some() && self.raw.raft.commit_to_current_term()
     }
 
     /// Whether [`Self::ready`] has anything.

@@ -12,7 +12,7 @@ pub struct Config {
     pub groups: u32,
     /// Bytes of one log segment.
     pub wal_segment_bytes: u64,
-    /// Bytes of the whole log.
+    /// Bytes of the whole log; four segments at the least.
     pub wal_bytes_max: u64,
     /// Bytes written to the log since the last checkpoints that start the next one.
     ///
@@ -20,16 +20,21 @@ pub struct Config {
     pub checkpoint_bytes: u64,
     /// Bytes of request bodies in memory, from their arrival to their answer.
     ///
-    /// Eight of the largest requests (32 MiB each), or thousands of usual ones.
+    /// Eight of the largest requests (32 MiB each), or thousands of usual ones. Metric: `ingress_bytes`.
     pub ingress_bytes_max: u64,
     /// Bytes proposed and not yet applied, in all groups.
     ///
-    /// Four of the largest requests: at 200 MB/s they are applied within a second.
+    /// Four of the largest requests: at 200 MB/s they are applied within a second. Metric: `uncommitted_bytes`.
     pub uncommitted_bytes_max: u64,
     /// Readers that may wait for more at one time.
     ///
-    /// A waiting reader costs about 300 bytes here, and a connection in the front end.
+    /// A waiting reader costs about 300 bytes here, and a connection in the front end. Metric: `live_reads`.
     pub live_reads_max: usize,
+    /// The running system's boot id, recorded with the log so that a restart can say whether the machine went down
+    /// too. Empty if it is not known.
+    pub boot_id: String,
+    /// How the groups' stores are kept.
+    pub store: highwater_store::Options,
 }
 
 impl Config {
@@ -45,6 +50,11 @@ impl Config {
             ingress_bytes_max: 256 << 20,
             uncommitted_bytes_max: 128 << 20,
             live_reads_max: 16_384,
+            boot_id: String::new(),
+            store: highwater_store::Options::default(),
         }
     }
 }
+
+// The largest request is a frame that fits into half a segment, which the shard insists on.
+const _: () = assert!(limits::REQUEST_BYTES_MAX <= (64 << 20) / 2);

@@ -1,13 +1,25 @@
 //! The front ends' way in.
 
 use crate::api::{Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer};
-use highwater_base::{Incarnation, Random};
-use highwater_stream::{Head, Operation, Outcome, ProducerKey, Refusal};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::shard::{Input, Proposal, ReadLocated};
+use crate::threads::{Mail, Reply, Shared};
+use highwater_base::Incarnation;
+use highwater_store::ReadError;
+use highwater_stream::{Head, Operation, Outcome, ProducerKey, ReadFrom, Refusal};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, mpsc};
+use tokio::sync::oneshot;
+
+/// Bytes of a read that are fetched by the task that asks; more goes to the threads for blocking work.
+///
+/// A read of this size from the page cache takes less time than handing it over and back.
+const FETCH_INLINE_BYTES_MAX: u64 = 16 << 10;
+
+/// Times that a read is located anew because its bytes moved meanwhile; each time means that a whole checkpoint ended
+/// between locating and fetching.
+const RELOCATIONS_MAX: u32 = 16;
 
 /// Bytes of a body that a request may hold in memory, until this is dropped.
-#[derive(Debug)]
 pub struct Admission {
     shared: Arc<Shared>,
     bytes: u64,
@@ -19,27 +31,30 @@ impl Drop for Admission {
     }
 }
 
-pub(crate) struct Shared {
-    identity: Identity,
-    random: Mutex<Box<dyn Random>>,
-    ingress_bytes: AtomicU64,
-    ingress_bytes_max: u64,
-}
-
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for Admission {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("identity", &self.identity).finish_non_exhaustive()
+        f.debug_struct("Admission").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 
-/// The front ends' way to a node. Cheap to clone; it outlives the node, and answers `OutcomeUnknown` or
-/// `GroupRestarting` then.
-#[derive(Debug, Clone)]
+/// The front ends' way to a node. Cheap to clone. It outlives the node, and then refuses with `GroupRestarting`.
+#[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
+    mail: mpsc::Sender<Mail>,
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("identity", self.identity()).finish_non_exhaustive()
+    }
 }
 
 impl Handle {
+    pub(crate) fn new(shared: Arc<Shared>, mail: mpsc::Sender<Mail>) -> Self {
+        Self { shared, mail }
+    }
+
     /// Who this server is.
     #[must_use]
     pub fn identity(&self) -> &Identity {
@@ -55,10 +70,20 @@ impl Handle {
 
     /// Asks for room for a body of `bytes`, before it is read. Hand the result to [`Self::write_admitted`].
     /// # Errors
-    /// What a write would be refused with now: `IngressBodyBytesLimit`, `RaftUncommittedBackpressure`,
-    /// `WalDiskPressure`.
+    /// What a write would be refused with now: `GroupRestarting`, `WalDiskPressure`, `RaftUncommittedBackpressure`,
+    /// `IngressBodyBytesLimit`.
     pub fn admit(&self, bytes: u64) -> Result<Admission, Unavailable> {
         let shared = &self.shared;
+        if shared.closing.load(Ordering::Relaxed) {
+            return Err(Unavailable::GroupRestarting);
+        }
+        if shared.log_full.load(Ordering::Relaxed) {
+            return Err(Unavailable::WalDiskPressure);
+        }
+        let uncommitted = shared.uncommitted_bytes.load(Ordering::Relaxed);
+        if uncommitted > 0 && uncommitted.saturating_add(bytes) > shared.uncommitted_bytes_max {
+            return Err(Unavailable::RaftUncommittedBackpressure);
+        }
         let held = shared.ingress_bytes.fetch_add(bytes, Ordering::Relaxed);
         let admission = Admission { shared: Arc::clone(shared), bytes };
         if held.saturating_add(bytes) > shared.ingress_bytes_max {
@@ -80,25 +105,59 @@ impl Handle {
     /// As [`Self::write`].
     pub async fn write_admitted(
         &self,
-        _path: String,
-        _operation: Operation,
-        _admission: Admission,
+        path: String,
+        operation: Operation,
+        admission: Admission,
     ) -> Result<WriteAnswer, Unavailable> {
-        Err(Unavailable::GroupRestarting)
+        let proposal = Proposal::new(self.shared.clock.wall(), path, operation);
+        let (sender, receiver) = oneshot::channel();
+        self.send(Input::Write { token: Reply::Write(sender, admission), proposal })?;
+        // A channel that closed without an answer: the node went away with the write inside.
+        receiver.await.unwrap_or(Err(Unavailable::OutcomeUnknown { leadership_lost: false }))
     }
 
     /// What `HEAD` tells, as of now at the earliest (linearizable).
     /// # Errors
     /// `NoLeader` or that of a stopped group.
-    pub async fn head(&self, _path: &str) -> Result<Result<Head, Refusal>, Unavailable> {
-        Err(Unavailable::GroupRestarting)
+    pub async fn head(&self, path: &str) -> Result<Result<Head, Refusal>, Unavailable> {
+        let (sender, receiver) = oneshot::channel();
+        let (path, at) = (path.to_owned(), self.shared.clock.wall());
+        self.send(Input::Head { token: Reply::Head(sender), path, at })?;
+        receiver.await.unwrap_or(Err(Unavailable::GroupRestarting))
     }
 
     /// Reads bytes, and waits for them at the tail if the request says so.
     /// # Errors
     /// `NoLeader`, `LiveReadsExhausted`, or that of a stopped group.
-    pub async fn read(&self, _request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
-        Err(Unavailable::GroupRestarting)
+    pub async fn read(&self, mut request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
+        for _ in 0..RELOCATIONS_MAX {
+            let (sender, receiver) = oneshot::channel();
+            self.send(Input::Read { token: Reply::Read(sender), request: request.clone() })?;
+            let located = match receiver.await.unwrap_or(Err(Unavailable::GroupRestarting))? {
+                Ok(located) => located,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            // What a wait found, or the tail as it was then, is what is located again.
+            if request.wait_ms.take().is_some() {
+                request.incarnation = Some(located.incarnation);
+            }
+            request.from = ReadFrom::At(located.start);
+            match self.fetch(located).await {
+                Ok(answer) => return Ok(Ok(answer)),
+                Err(ReadError::Moved) => {}
+                Err(error) => return Err(Unavailable::Internal(error.to_string())),
+            }
+        }
+        Err(Unavailable::Internal("the bytes moved as often as they were located".to_owned()))
+    }
+
+    async fn fetch(&self, located: ReadLocated) -> Result<ReadAnswer, ReadError> {
+        let reader = self.shared.readers.get(located.group.0 as usize).cloned().flatten();
+        if located.plan.as_ref().is_none_or(|plan| plan.length() <= FETCH_INLINE_BYTES_MAX) {
+            return located.fetch(reader.as_ref());
+        }
+        let fetched = tokio::task::spawn_blocking(move || located.fetch(reader.as_ref())).await;
+        fetched.unwrap_or_else(|error| Err(ReadError::Log(error.to_string())))
     }
 
     /// The answer to a tokened keyed write that its head alone proves: a repeat or a key conflict.
@@ -106,35 +165,51 @@ impl Handle {
     /// `NoLeader` or that of a stopped group.
     pub async fn early(
         &self,
-        _path: &str,
-        _incarnation: Incarnation,
-        _key: &ProducerKey,
+        path: &str,
+        incarnation: Incarnation,
+        key: &ProducerKey,
     ) -> Result<Option<Result<Outcome, Refusal>>, Unavailable> {
-        Err(Unavailable::GroupRestarting)
+        let (sender, receiver) = oneshot::channel();
+        let (path, key) = (path.to_owned(), key.clone());
+        self.send(Input::Early { token: Reply::Early(sender), path, incarnation, key })?;
+        receiver.await.unwrap_or(Err(Unavailable::GroupRestarting))
     }
 
-    /// The node, for the status page; at most a tick (100 ms) old.
+    /// The node, for the status page. Asks the shard's thread and waits for it for a moment; if that thread is stuck,
+    /// what it last said.
     #[must_use]
     pub fn status(&self) -> Status {
-        Status {
-            identity: self.shared.identity.clone(),
-            uptime_ms: 0,
-            ready: self.ready(),
-            failed: None,
-            groups: Vec::new(),
-            wal_bytes: 0,
-            wal_syncs: 0,
-            wal_batches: 0,
-            ingress_bytes: self.shared.ingress_bytes.load(Ordering::Relaxed),
-            uncommitted_bytes: 0,
-            live_reads: 0,
+        let (sender, receiver) = mpsc::channel();
+        if self.mail.send(Mail::Status(sender)).is_ok()
+            && let Ok(groups) = receiver.recv_timeout(std::time::Duration::from_millis(500))
+        {
+            *self.shared.groups.lock().unwrap_or_else(PoisonError::into_inner) = groups;
         }
+        self.shared.status()
     }
 
     /// Whether the node serves.
     #[must_use]
     pub fn ready(&self) -> bool {
-        false
+        self.shared.ready.load(Ordering::Relaxed) && !self.shared.closing.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the node has stopped for good because its log failed, and says why. The process should end then:
+    /// only a restart, which recovers the log, can serve again.
+    pub async fn failed(&self) -> String {
+        let mut failed = self.shared.failed.subscribe();
+        let reason = failed.wait_for(Option::is_some).await.map(|reason| reason.clone());
+        match reason {
+            Ok(Some(reason)) => reason,
+            _ => std::future::pending().await,
+        }
+    }
+
+    fn send(&self, input: Input<Reply>) -> Result<(), Unavailable> {
+        if self.shared.closing.load(Ordering::Relaxed) {
+            return Err(Unavailable::GroupRestarting);
+        }
+        self.mail.send(Mail::Input(input)).map_err(|_| Unavailable::GroupRestarting)
     }
 }
 

@@ -2,12 +2,17 @@
 //!
 //! # Purpose
 //! Takes a command from a front end to the group that owns its stream, through consensus and the log, and brings the
-//! answer back. [`Node`] is the production shape.
+//! answer back. [`Node`] is the production shape, [`shard::ShardCore`] what it drives.
 //!
 //! # Modules
 //! - [`api`]: what front ends ask and are answered
 //! - [`config`]: the node's settings and limits
 //! - [`handle`]: the front ends' way in
+//! - [`route`]: which group a stream belongs to
+//! - [`shard`]: all groups of the node, without threads
+//! - [`cluster_file`], [`open`]: the data directory
+//! - [`solo`]: a node that a simulator drives step by step
+//! - [`node`], `threads`: a node in production
 //!
 //! # Invariants
 //! An answer to a write leaves after its entry is durable on the voters that it counts. Memory is bounded: bodies in
@@ -17,13 +22,20 @@
 //! `http`, `peer`, `sqlite`, `client`: nothing here knows how a request arrived.
 
 pub mod api;
+pub mod cluster_file;
 pub mod config;
 pub mod handle;
 pub mod node;
+pub mod open;
+pub mod route;
+pub mod shard;
+pub mod solo;
+mod threads;
 
 pub use api::{
     Durability, GroupState, GroupStatus, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer,
 };
 pub use config::Config;
 pub use handle::{Admission, Handle};
-pub use node::{Node, OpenError};
+pub use node::Node;
+pub use open::OpenError;

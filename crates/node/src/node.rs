@@ -1,37 +1,92 @@
 //! A node with its threads.
 
+use crate::api::Identity;
 use crate::config::Config;
 use crate::handle::Handle;
+use crate::open::{OpenError, Opened, open};
+use crate::threads::{Checkpointer, Mail, Reply, ShardThread, Shared, run};
 use highwater_base::{Clock, Random};
-use highwater_disk::Disk;
-use std::sync::Arc;
-use thiserror::Error;
+use highwater_disk::{Disk, File};
+use highwater_wal::Writer;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use tokio::sync::watch;
 
-/// Why a node did not open. Nothing that was on disk is changed.
-#[derive(Debug, Error)]
-pub enum OpenError {
-    /// The threads are not there yet.
-    #[error("this build has no server")]
-    Unfinished,
-}
+/// The protocol's release line that this server speaks.
+const PROTOCOL: u32 = 11;
 
-/// A running node.
-#[derive(Debug)]
+/// A running node. Dropping it is a shutdown whose result nobody sees.
 pub struct Node {
     handle: Handle,
+    shared: Arc<Shared>,
+    mail: mpsc::Sender<Mail>,
+    running: Option<Running>,
+}
+
+struct Running {
+    shard: JoinHandle<()>,
+    checkpointer: JoinHandle<()>,
+    writer: Writer,
+    _lock: Arc<dyn File>,
 }
 
 impl Node {
-    /// Opens a data directory, makes it if it is empty, recovers what it holds, and serves.
+    /// Opens a data directory, makes it if it is empty, recovers what it holds, and serves. Blocks until it does.
     /// # Errors
     /// [`OpenError`].
     pub fn open(
-        _config: Config,
-        _disk: Arc<dyn Disk>,
-        _clock: Arc<dyn Clock>,
-        _random: Box<dyn Random>,
+        config: Config,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        mut random: Box<dyn Random>,
     ) -> Result<Self, OpenError> {
-        Err(OpenError::Unfinished)
+        let opened = open::<Reply>(&config, &disk, random.as_mut())?;
+        let Opened { cluster, lock, log, core, readers } = opened;
+        let log_reader = log.reader();
+        let writer = Writer::spawn(log);
+        let shared = Arc::new(Shared {
+            identity: Identity { cluster_id: cluster.cluster_id, node_id: cluster.node.0, protocol: PROTOCOL },
+            opened_ms: clock.monotonic(),
+            clock,
+            random: Mutex::new(random),
+            readers,
+            writer: writer.handle(),
+            ingress_bytes: AtomicU64::new(0),
+            ingress_bytes_max: config.ingress_bytes_max,
+            uncommitted_bytes: AtomicU64::new(0),
+            uncommitted_bytes_max: config.uncommitted_bytes_max,
+            live_reads: AtomicU64::new(0),
+            log_full: AtomicBool::new(false),
+            ready: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            failed: watch::Sender::new(None),
+            groups: Mutex::default(),
+        });
+        let (mail, inbox) = mpsc::channel();
+        let spawn_failed = |error: io::Error| OpenError::Io { path: config.data.clone(), error };
+        let checkpointer = Checkpointer::spawn(log_reader, mail.clone()).map_err(spawn_failed)?;
+        let (started, starts) = mpsc::channel();
+        let thread = ShardThread {
+            core,
+            mail: inbox,
+            own_mail: mail.clone(),
+            writer: writer.handle(),
+            work: checkpointer.work,
+            shared: Arc::clone(&shared),
+            started,
+        };
+        let shard = std::thread::Builder::new().name("shard".to_owned()).spawn(move || run(thread));
+        let shard = shard.map_err(spawn_failed)?;
+        let running = Some(Running { shard, checkpointer: checkpointer.thread, writer, _lock: lock });
+        let handle = Handle::new(Arc::clone(&shared), mail.clone());
+        let node = Self { handle, shared, mail, running };
+        match starts.recv() {
+            Ok(Ok(())) => Ok(node),
+            Ok(Err(reason)) => Err(OpenError::LogFailed(reason)),
+            Err(_) => Err(OpenError::LogFailed("the shard's thread ended".to_owned())),
+        }
     }
 
     /// The front ends' way in.
@@ -40,10 +95,40 @@ impl Node {
         self.handle.clone()
     }
 
-    /// Stops taking requests, lets what is in flight finish, and closes the log cleanly.
+    /// Stops taking requests, lets what is in flight finish, and closes the log.
     /// # Errors
-    /// That of a log that had failed.
-    pub fn shutdown(self) -> Result<(), OpenError> {
-        Ok(())
+    /// `LogFailed` if the log had failed; what it had acknowledged is safe.
+    pub fn shutdown(mut self) -> Result<(), OpenError> {
+        self.stop();
+        match self.shared.failed.borrow().clone() {
+            None => Ok(()),
+            Some(reason) => Err(OpenError::LogFailed(reason)),
+        }
+    }
+
+    fn stop(&mut self) {
+        let Some(Running { shard, checkpointer, writer, _lock }) = self.running.take() else { return };
+        self.shared.closing.store(true, Ordering::Relaxed);
+        let stopped = self.mail.send(Mail::Stop);
+        debug_assert!(stopped.is_ok() || shard.is_finished(), "a running shard holds its own mailbox open");
+        // In this order: the shard owns the work for the checkpointer, and both use the log.
+        for thread in [shard, checkpointer] {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the node had panicked");
+            }
+        }
+        writer.stop();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("handle", &self.handle).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,106 @@
+//! When a group's state and bytes move from the log into its own files.
+
+use super::group::GroupCore;
+use super::input::Output;
+use highwater_consensus::HardState;
+use highwater_store::{CheckpointDone, CheckpointError};
+use highwater_wal::Location;
+
+/// Milliseconds before a checkpoint that failed is tried again: long enough not to burn a full disk's time, short
+/// enough that a disk with space again is used at once.
+const RETRY_MS: u64 = 1_000;
+
+/// What a checkpoint under way covers.
+struct Running {
+    applied: u64,
+    hard_state: HardState,
+}
+
+/// What a group has in the log that a checkpoint would release.
+#[derive(Default)]
+pub(super) struct CheckpointState {
+    running: Option<Running>,
+    /// Bytes of frames since the last checkpoint began.
+    pub logged_bytes: u64,
+    /// Segment of the first frame that only a finished checkpoint makes superfluous.
+    segment_oldest: Option<u64>,
+    /// The same for frames since the running checkpoint began, which it does not cover.
+    segment_oldest_next: Option<u64>,
+    /// Monotonic milliseconds before which no checkpoint begins.
+    not_before: u64,
+    /// Whether the last one failed, to say it once.
+    failing: bool,
+}
+
+impl CheckpointState {
+    /// Notes a frame of the group in the log.
+    pub fn logged(&mut self, location: Location) {
+        self.logged_bytes += u64::from(location.length);
+        let oldest = if self.running.is_some() { &mut self.segment_oldest_next } else { &mut self.segment_oldest };
+        oldest.get_or_insert(location.segment);
+    }
+
+    /// The oldest segment that holds frames which are still needed.
+    pub fn segment_oldest(&self) -> Option<u64> {
+        self.segment_oldest.or(self.segment_oldest_next)
+    }
+
+    pub fn may_begin(&self, monotonic: u64) -> bool {
+        self.running.is_none() && monotonic >= self.not_before
+    }
+}
+
+impl<T> GroupCore<T> {
+    /// Begins a checkpoint of everything applied.
+    pub fn begin_checkpoint(&mut self) -> Output<T> {
+        let base = self.raft.base();
+        let changed = self.machine.take_changed();
+        let state = &mut self.checkpoint;
+        state.running = Some(Running { applied: base.index, hard_state: base.hard_state });
+        state.logged_bytes = 0;
+        let checkpoint = self.store.begin_checkpoint(base.index, base.encode(), changed);
+        Output::Checkpoint(self.id, checkpoint)
+    }
+
+    /// Takes a checkpoint's end; on success, the log may give back what it covers.
+    pub fn end_checkpoint(
+        &mut self,
+        result: Result<CheckpointDone, CheckpointError>,
+        monotonic: u64,
+        out: &mut Vec<Output<T>>,
+    ) {
+        let Some(Running { applied, hard_state }) = self.checkpoint.running.take() else { return };
+        let done = match result {
+            Ok(done) => done,
+            Err(error) => {
+                self.checkpoint_failed(error, monotonic);
+                return;
+            }
+        };
+        out.push(Output::Reclaim(self.store.finish_checkpoint(done)));
+        let state = &mut self.checkpoint;
+        state.failing = false;
+        // A vote that was stored since lies in the log at a position that the checkpoint covers, and is not in it.
+        let now = self.raft.base().hard_state;
+        if (now.term, now.vote) != (hard_state.term, hard_state.vote) {
+            state.logged_bytes = state.logged_bytes.max(1);
+            state.segment_oldest = state.segment_oldest.or(state.segment_oldest_next);
+            state.segment_oldest_next = None;
+            return;
+        }
+        state.segment_oldest = state.segment_oldest_next.take();
+        out.push(Output::Release(self.owner, applied + 1));
+    }
+
+    fn checkpoint_failed(&mut self, error: CheckpointError, monotonic: u64) {
+        let state = &mut self.checkpoint;
+        if !state.failing {
+            tracing::warn!(group = self.id.0, error = %error, "a checkpoint failed and will be tried again");
+        }
+        state.failing = true;
+        state.not_before = monotonic.saturating_add(RETRY_MS);
+        state.segment_oldest = state.segment_oldest.or(state.segment_oldest_next);
+        state.segment_oldest_next = None;
+        self.store.fail_checkpoint(error);
+    }
+}

@@ -1,0 +1,152 @@
+//! One group of a shard: its replica, its streams, their bytes, and everyone who waits for it.
+
+use super::checkpoint::CheckpointState;
+use super::input::{Answer, Output};
+use super::read::{ReadAsked, Reads};
+use super::wait::Waiters;
+use crate::api::{GroupState, GroupStatus, Unavailable};
+use highwater_base::{GroupId, OwnerId};
+use highwater_consensus::{Batch, Group, Role};
+use highwater_store::Store;
+use highwater_stream::Machine;
+use highwater_wal::{Frame, Location};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Kinds of a group's frames in the log; part of the format (`docs/formats/raft.md`).
+pub(super) const FRAME_BASE: u8 = 1;
+pub(super) const FRAME_ENTRY: u8 = 2;
+pub(super) const FRAME_HARD_STATE: u8 = 3;
+
+/// A proposal that somebody waits for.
+pub(super) struct Waiting<T> {
+    pub token: T,
+    pub bytes: u64,
+}
+
+/// Frames of one group that become durable together, and the name under which its replica knows them.
+pub(super) struct Handed {
+    pub group: u32,
+    pub number: u64,
+    /// Indexes of the entries among the frames, in the order of the frames; the others are not entries.
+    pub entries: Vec<Option<u64>>,
+}
+
+pub(super) struct GroupCore<T> {
+    pub id: GroupId,
+    pub owner: OwnerId,
+    pub raft: Group,
+    pub machine: Machine,
+    pub store: Store,
+    pub state: GroupState,
+    /// Streams in the machine.
+    pub streams: u64,
+    /// Who waits for which entry.
+    pub proposals: BTreeMap<u64, Waiting<T>>,
+    /// Where the stored entries that are not yet applied lie in the log, in order.
+    pub located: VecDeque<(u64, Location)>,
+    pub reads: Reads<T>,
+    pub waiters: Waiters<T>,
+    pub checkpoint: CheckpointState,
+}
+
+impl<T> GroupCore<T> {
+    /// Why this group takes no request now, if it does not.
+    pub fn refusal(&self) -> Option<Unavailable> {
+        match self.state {
+            GroupState::Serving => None,
+            GroupState::Starting => Some(Unavailable::GroupRestarting),
+            GroupState::Damaged(_) | GroupState::Stopped(_) => Some(Unavailable::ApplyStopped),
+        }
+    }
+
+    /// The frames of a batch, each with its place in the group's order.
+    ///
+    /// Hard state stands at the last entry of the log, so that it goes with it: a checkpoint at that entry holds a
+    /// hard state at least as new, or releases nothing.
+    pub fn frames(&self, batch: Batch, frames: &mut Vec<Frame>) -> Handed {
+        let mut handed = Handed { group: self.id.0, number: batch.number, entries: Vec::new() };
+        for entry in batch.entries {
+            handed.entries.push(Some(entry.index));
+            frames.push(Frame { owner: self.owner, kind: FRAME_ENTRY, position: entry.index, payload: entry.record });
+        }
+        if let Some(state) = batch.hard_state {
+            handed.entries.push(None);
+            let position = self.raft.standing().last;
+            frames.push(Frame { owner: self.owner, kind: FRAME_HARD_STATE, position, payload: state.encode() });
+        }
+        handed
+    }
+
+    /// Notes where a batch's frames came to lie.
+    pub fn locate(&mut self, entries: &[Option<u64>], locations: &[Location]) {
+        for (index, location) in entries.iter().zip(locations) {
+            self.checkpoint.logged(*location);
+            let Some(index) = index else { continue };
+            // A leader's entries may replace a tail that was stored before.
+            while self.located.back().is_some_and(|(last, _)| last >= index) {
+                self.located.pop_back();
+            }
+            self.located.push_back((*index, *location));
+        }
+    }
+
+    /// Stops for good: everyone who waits is told, and nothing is applied any more. What is on disk stays.
+    pub fn stop(&mut self, reason: String, out: &mut Vec<Output<T>>) {
+        tracing::error!(group = self.id.0, reason, "a group stopped");
+        self.state = GroupState::Stopped(reason);
+        self.abandon(&Unavailable::ApplyStopped, out);
+    }
+
+    /// Answers everyone: writes that were proposed with an unknown outcome, the others with `reads`.
+    pub fn abandon(&mut self, reads: &Unavailable, out: &mut Vec<Output<T>>) {
+        for (_, waiting) in std::mem::take(&mut self.proposals) {
+            let unknown = Unavailable::OutcomeUnknown { leadership_lost: false };
+            out.push(Output::Answer(waiting.token, Answer::Write(Err(unknown))));
+        }
+        for asked in self.reads.take_all() {
+            out.push(asked.refuse(reads.clone()));
+        }
+        for waiter in self.waiters.take_all() {
+            out.push(Output::Answer(waiter.token, Answer::Read(Err(reads.clone()))));
+        }
+    }
+
+    /// Bytes that are proposed and not yet applied.
+    pub fn uncommitted_bytes(&self) -> u64 {
+        self.proposals.values().map(|w| w.bytes).sum()
+    }
+
+    pub fn ask(&mut self, asked: ReadAsked<T>) {
+        self.reads.asked.push(asked);
+    }
+
+    pub fn no_leader(&self) -> Unavailable {
+        Unavailable::NoLeader { group: self.id.0 }
+    }
+
+    pub fn status(&self) -> GroupStatus {
+        let standing = self.raft.standing();
+        let store = self.store.status();
+        GroupStatus {
+            id: self.id.0,
+            leader: standing.leader.map(|n| n.0),
+            term: standing.term,
+            commit: standing.commit,
+            applied: standing.applied,
+            voters: self.raft.voters().iter().map(|n| n.0).collect(),
+            streams: self.streams,
+            store_bytes: store.stored_bytes,
+            unmoved_bytes: store.unmoved_bytes,
+            state: self.state.clone(),
+        }
+    }
+
+    /// A group serves once it leads and has applied an entry of its own term: from then on its state is current.
+    pub fn note_standing(&mut self) {
+        let standing = self.raft.standing();
+        if self.state == GroupState::Starting && standing.role == Role::Leader && self.raft.reads_possible() {
+            self.state = GroupState::Serving;
+            tracing::info!(group = self.id.0, term = standing.term, applied = standing.applied, "a group serves");
+        }
+    }
+}

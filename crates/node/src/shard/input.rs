@@ -1,0 +1,173 @@
+//! What goes into a shard's core and what comes out of it.
+
+use crate::api::{ReadAnswer, ReadRequest, Unavailable, WriteAnswer};
+use bytes::Bytes;
+use highwater_base::{GroupId, Incarnation, Millis, Offset, OwnerId};
+use highwater_consensus::entry::ENTRY_HEADER_BYTES;
+use highwater_store::{Checkpoint, CheckpointDone, CheckpointError, ReadError, ReadPlan, Reclaim, StoreReader};
+use highwater_stream::{Command, Head, Operation, Outcome, ProducerKey, Refusal};
+use highwater_wal::{AppendError, Frame, Location};
+
+/// The moment of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Monotonic milliseconds, for waits and deadlines.
+    pub monotonic: u64,
+}
+
+/// Who waits for an answer: a channel in production, a number in the simulator.
+pub trait Token {
+    /// Whether nobody waits any more. A waiting read is then dropped.
+    fn abandoned(&self) -> bool {
+        false
+    }
+}
+
+impl Token for u64 {}
+
+/// A write as it is proposed: a command, encoded behind the room for an entry's header.
+#[derive(Debug)]
+pub struct Proposal {
+    /// The stream's path, which decides the group.
+    pub path: String,
+    /// The record.
+    pub record: Vec<u8>,
+}
+
+impl Proposal {
+    /// Encodes a write. Done by whoever asks, so that the shard's thread copies no body.
+    #[must_use]
+    pub fn new(at: Millis, path: String, operation: Operation) -> Self {
+        let command = Command { at, path, operation };
+        let encoded = command.encode();
+        let mut record = Vec::with_capacity(ENTRY_HEADER_BYTES + encoded.len());
+        record.resize(ENTRY_HEADER_BYTES, 0);
+        record.extend_from_slice(&encoded);
+        Self { path: command.path, record }
+    }
+}
+
+/// What a shard's core is told.
+#[derive(Debug)]
+pub enum Input<T> {
+    /// Order a write and apply it; answered with [`Answer::Write`].
+    Write {
+        /// Who waits.
+        token: T,
+        /// The write.
+        proposal: Proposal,
+    },
+    /// What is known about a stream; answered with [`Answer::Head`].
+    Head {
+        /// Who waits.
+        token: T,
+        /// The stream.
+        path: String,
+        /// The time for which it is asked.
+        at: Millis,
+    },
+    /// A range of a stream; answered with [`Answer::Read`].
+    Read {
+        /// Who waits.
+        token: T,
+        /// What to read.
+        request: ReadRequest,
+    },
+    /// A keyed write's early answer; answered with [`Answer::Early`].
+    Early {
+        /// Who waits.
+        token: T,
+        /// The stream.
+        path: String,
+        /// Its token, as the write states it.
+        incarnation: Incarnation,
+        /// The write's key.
+        key: ProducerKey,
+    },
+    /// The log's word on the frames of the one [`Output::Append`] under way.
+    Appended(Result<Vec<Location>, AppendError>),
+    /// A checkpoint's end.
+    Checkpointed {
+        /// Whose it was.
+        group: GroupId,
+        /// What became of it.
+        result: Result<CheckpointDone, CheckpointError>,
+    },
+    /// A tenth of a second has passed.
+    Tick,
+}
+
+/// What a shard's core wants done.
+pub enum Output<T> {
+    /// Answer a request.
+    Answer(T, Answer),
+    /// Make these frames durable, as one batch, and say so with [`Input::Appended`]. One at a time.
+    Append(Vec<Frame>),
+    /// Run a checkpoint, away from the shard's thread. One at a time.
+    Checkpoint(GroupId, Checkpoint),
+    /// Delete data files that nothing names any more, by dropping this where I/O is done.
+    Reclaim(Reclaim),
+    /// Tell the log that an owner needs nothing below a position.
+    Release(OwnerId, u64),
+    /// The log failed: nothing will be acknowledged any more. Stop the node.
+    Failed(String),
+}
+
+/// An answer to a request.
+#[derive(Debug)]
+pub enum Answer {
+    /// To a write.
+    Write(Result<WriteAnswer, Unavailable>),
+    /// To a head.
+    Head(Result<Result<Head, Refusal>, Unavailable>),
+    /// To a read: where the bytes are.
+    Read(Result<Result<ReadLocated, Refusal>, Unavailable>),
+    /// To an early answer.
+    Early(Result<Option<Result<Outcome, Refusal>>, Unavailable>),
+}
+
+/// A read whose bytes are located and not yet fetched.
+#[derive(Debug)]
+pub struct ReadLocated {
+    /// Whose store holds them.
+    pub group: GroupId,
+    /// Where they lie; absent if there are none to read.
+    pub plan: Option<ReadPlan>,
+    /// Where the read begins.
+    pub start: Offset,
+    /// Where it ends.
+    pub next: Offset,
+    /// The stream's token.
+    pub incarnation: Incarnation,
+    /// Its content type.
+    pub content_type: String,
+    /// Whether `next` is the stream's end.
+    pub up_to_date: bool,
+    /// Whether `next` is the end of a closed stream.
+    pub closed: bool,
+    /// Whether the read waited and nothing came.
+    pub timed_out: bool,
+}
+
+impl ReadLocated {
+    /// Fetches the bytes; blocks on the disk.
+    /// # Errors
+    /// `Moved` if they must be located again, or what is wrong.
+    pub fn fetch(self, reader: Option<&StoreReader>) -> Result<ReadAnswer, ReadError> {
+        let body = match (&self.plan, reader) {
+            (Some(plan), Some(reader)) => reader.read(plan)?,
+            (Some(_), None) => return Err(ReadError::Log("the group's files were not opened".to_owned())),
+            (None, _) => Bytes::new(),
+        };
+        Ok(ReadAnswer {
+            start: self.start,
+            next: self.next,
+            incarnation: self.incarnation,
+            content_type: self.content_type,
+            up_to_date: self.up_to_date,
+            closed: self.closed,
+            body,
+            timed_out: self.timed_out,
+        })
+    }
+}

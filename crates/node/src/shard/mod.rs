@@ -1,0 +1,441 @@
+//! A shard without threads: all groups of a node, their streams and their bytes.
+//!
+//! One turn of its loop: [`ShardCore::step`] for every input that has come, then [`ShardCore::turn`] once. What comes
+//! out is for the host to do. The core opens no file, reads no clock and draws no entropy while it runs, so that a
+//! simulator can drive it from one seed.
+
+mod apply;
+mod checkpoint;
+mod group;
+mod input;
+mod read;
+mod recover;
+mod wait;
+
+pub use input::{Answer, Input, Now, Output, Proposal, ReadLocated, Token};
+pub use recover::{Recovery, bootstrap};
+
+use crate::api::{GroupState, GroupStatus, ReadRequest, Unavailable};
+use crate::route::group_of;
+use group::{GroupCore, Handed, Waiting};
+use highwater_wal::{AppendError, Frame, Location};
+use read::{Question, ReadAsked};
+use std::collections::BTreeSet;
+
+/// Ticks between two searches for waiting readers that have gone: one second.
+const ABANDONED_TICKS: u64 = 10;
+
+/// The bounds of a shard.
+#[derive(Debug, Clone)]
+pub struct ShardOptions {
+    /// Bytes of one log segment.
+    pub wal_segment_bytes: u64,
+    /// Bytes of the whole log.
+    pub wal_bytes_max: u64,
+    /// Bytes written to the log since the last checkpoints that start the next one.
+    pub checkpoint_bytes: u64,
+    /// Bytes proposed and not yet applied.
+    pub uncommitted_bytes_max: u64,
+    /// Readers that may wait at one time.
+    pub live_reads_max: usize,
+}
+
+/// One group's place in the shard.
+enum Slot<T> {
+    Up(Box<GroupCore<T>>),
+    /// Refuses everything; its files are kept as they are.
+    Down(GroupState),
+}
+
+impl<T> Slot<T> {
+    fn up(&mut self) -> Option<&mut GroupCore<T>> {
+        match self {
+            Self::Up(group) => Some(group),
+            Self::Down(_) => None,
+        }
+    }
+}
+
+/// A batch of frames that the log has or gets.
+#[derive(Default)]
+struct Pending {
+    frames: Vec<Frame>,
+    handed: Vec<Handed>,
+}
+
+/// All groups of a node. `T` is who waits for an answer.
+pub struct ShardCore<T> {
+    options: ShardOptions,
+    slots: Vec<Slot<T>>,
+    /// Groups that have something to do in this turn.
+    dirty: BTreeSet<u32>,
+    /// Frames for the next batch.
+    next: Pending,
+    /// The batch that the log has now. One at a time, so that a log that turns out to be full leaves no hole behind
+    /// which a later batch became durable.
+    in_flight: Option<Pending>,
+    /// The batch in flight found no space. It is handed over again once there may be some.
+    log_full: bool,
+    segment_newest: u64,
+    checkpoint_running: bool,
+    uncommitted_bytes: u64,
+    ticks: u64,
+    failed: Option<String>,
+}
+
+impl<T: Token> ShardCore<T> {
+    /// Starts every group: a lone voter leads as soon as its first entry is durable.
+    pub fn start(&mut self, now: Now, out: &mut Vec<Output<T>>) {
+        for (number, slot) in (0..).zip(&mut self.slots) {
+            if let Some(group) = slot.up() {
+                if group.raft.voters().len() == 1 {
+                    group.raft.campaign();
+                }
+                self.dirty.insert(number);
+            }
+        }
+        self.turn(now, out);
+    }
+
+    /// Takes one input. What it leads to may come out now or from [`Self::turn`].
+    pub fn step(&mut self, now: Now, input: Input<T>, out: &mut Vec<Output<T>>) {
+        match input {
+            Input::Write { token, proposal } => self.propose(token, proposal, out),
+            Input::Head { token, path, at } => {
+                self.ask(ReadAsked { token, question: Question::Head { path, at } }, out)
+            }
+            Input::Read { token, request } => self.read(token, request, out),
+            Input::Early { token, path, incarnation, key } => {
+                self.ask(ReadAsked { token, question: Question::Early { path, incarnation, key } }, out);
+            }
+            Input::Appended(result) => self.appended(result, out),
+            Input::Checkpointed { group, result } => {
+                self.checkpoint_running = false;
+                if let Some(group) = self.slots.get_mut(group.0 as usize).and_then(Slot::up) {
+                    group.end_checkpoint(result, now.monotonic, out);
+                }
+                self.retry(out);
+            }
+            Input::Tick => self.tick(out),
+        }
+    }
+
+    /// Does what the inputs led to: confirms reads, hands frames to the log, applies, answers, begins a checkpoint.
+    pub fn turn(&mut self, now: Now, out: &mut Vec<Output<T>>) {
+        let mut room = self.options.live_reads_max.saturating_sub(self.live_reads());
+        while let Some(number) = self.dirty.pop_first() {
+            self.turn_group(number, now, &mut room, out);
+        }
+        for slot in &mut self.slots {
+            if let Some(group) = slot.up() {
+                group.expire(now.monotonic, out);
+            }
+        }
+        self.submit(out);
+        self.begin_checkpoint(now, out);
+    }
+
+    fn turn_group(&mut self, number: u32, now: Now, room: &mut usize, out: &mut Vec<Output<T>>) {
+        let Some(group) = self.slots[number as usize].up() else { return };
+        if matches!(group.state, GroupState::Stopped(_)) {
+            return;
+        }
+        group.confirm_asked(out);
+        let mut changed = Vec::new();
+        while group.raft.has_ready() {
+            let ready = group.raft.ready();
+            if let Some(batch) = ready.batch {
+                let handed = group.frames(batch, &mut self.next.frames);
+                self.next.handed.push(handed);
+            }
+            for index in ready.proposals_lost {
+                let Some(waiting) = group.proposals.remove(&index) else { continue };
+                self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(waiting.bytes);
+                let lost = Unavailable::OutcomeUnknown { leadership_lost: true };
+                out.push(Output::Answer(waiting.token, Answer::Write(Err(lost))));
+            }
+            group.note_confirmations(&ready.reads, &ready.reads_lost, out);
+            if let Err(reason) = group.apply(ready.committed, &mut self.uncommitted_bytes, &mut changed, out) {
+                self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(group.uncommitted_bytes());
+                group.stop(reason, out);
+                return;
+            }
+        }
+        group.note_standing();
+        for path in changed {
+            group.wake(&path, out);
+        }
+        group.answer_confirmed(now.monotonic, room, out);
+    }
+
+    fn propose(&mut self, token: T, proposal: Proposal, out: &mut Vec<Output<T>>) {
+        let bytes = proposal.record.len() as u64;
+        let id = group_of(&proposal.path, self.groups());
+        if let Some(why) = self.pressure(bytes) {
+            out.push(Output::Answer(token, Answer::Write(Err(why))));
+            return;
+        }
+        let proposed = self.serving(id.0).and_then(|group| match group.raft.propose(proposal.record) {
+            Ok((_, index)) => Ok((group, index)),
+            Err(_) => Err(group.no_leader()),
+        });
+        match proposed {
+            Ok((group, index)) => {
+                group.proposals.insert(index, Waiting { token, bytes });
+                self.uncommitted_bytes += bytes;
+                self.dirty.insert(id.0);
+            }
+            Err(why) => out.push(Output::Answer(token, Answer::Write(Err(why)))),
+        }
+    }
+
+    /// What a write of `bytes` is refused with now, if it is.
+    #[must_use]
+    pub fn pressure(&self, bytes: u64) -> Option<Unavailable> {
+        if self.failed.is_some() {
+            return Some(Unavailable::ApplyStopped);
+        }
+        if self.log_full() || bytes > self.options.wal_segment_bytes / 2 {
+            return Some(Unavailable::WalDiskPressure);
+        }
+        (self.uncommitted_bytes + bytes > self.options.uncommitted_bytes_max && self.uncommitted_bytes > 0)
+            .then_some(Unavailable::RaftUncommittedBackpressure)
+    }
+
+    /// Whether the log has no room for a further write.
+    #[must_use]
+    pub fn log_full(&self) -> bool {
+        // Two segments stay free for what is already proposed and for the records of the groups themselves.
+        let reserve = 2 * self.options.wal_segment_bytes;
+        self.log_full || self.log_bytes() + reserve > self.options.wal_bytes_max
+    }
+
+    fn read(&mut self, token: T, request: ReadRequest, out: &mut Vec<Output<T>>) {
+        if read::is_local(&request) {
+            let id = group_of(&request.path, self.groups());
+            if let Ok(group) = self.serving(id.0)
+                && let Some(answer) = group.read_local(&request)
+            {
+                out.push(Output::Answer(token, answer));
+                return;
+            }
+        }
+        self.ask(ReadAsked { token, question: Question::Read(request) }, out);
+    }
+
+    fn ask(&mut self, asked: ReadAsked<T>, out: &mut Vec<Output<T>>) {
+        let path = match &asked.question {
+            Question::Head { path, .. } | Question::Early { path, .. } => path,
+            Question::Read(request) => &request.path,
+        };
+        let id = group_of(path, self.groups());
+        match self.serving(id.0) {
+            Ok(group) => {
+                group.ask(asked);
+                self.dirty.insert(id.0);
+            }
+            Err(why) => out.push(asked.refuse(why)),
+        }
+    }
+
+    fn serving(&mut self, number: u32) -> Result<&mut GroupCore<T>, Unavailable> {
+        if self.failed.is_some() {
+            return Err(Unavailable::ApplyStopped);
+        }
+        match &mut self.slots[number as usize] {
+            Slot::Down(_) => Err(Unavailable::ApplyStopped),
+            Slot::Up(group) => match group.refusal() {
+                Some(why) => Err(why),
+                None => Ok(group),
+            },
+        }
+    }
+
+    fn submit(&mut self, out: &mut Vec<Output<T>>) {
+        if self.in_flight.is_none() && self.failed.is_none() && !self.next.frames.is_empty() {
+            let batch = std::mem::take(&mut self.next);
+            out.push(Output::Append(batch.frames.clone()));
+            self.in_flight = Some(batch);
+        }
+    }
+
+    fn appended(&mut self, result: Result<Vec<Location>, AppendError>, out: &mut Vec<Output<T>>) {
+        match result {
+            Ok(locations) => {
+                let Some(batch) = self.in_flight.take() else { return };
+                self.log_full = false;
+                // The next batch first: the disk works while this one is applied and answered.
+                self.submit(out);
+                self.persisted(&batch, &locations);
+            }
+            Err(AppendError::Full { bytes }) => {
+                if !self.log_full {
+                    tracing::warn!(bytes, "the log is full; writes are refused until a checkpoint makes room");
+                }
+                self.log_full = true;
+            }
+            Err(error @ (AppendError::TooLarge { .. } | AppendError::Poisoned(_))) => self.fail(error.to_string(), out),
+        }
+    }
+
+    fn persisted(&mut self, batch: &Pending, locations: &[Location]) {
+        self.segment_newest = locations.last().map_or(self.segment_newest, |l| l.segment.max(self.segment_newest));
+        let mut rest = locations;
+        for handed in &batch.handed {
+            let (own, others) = rest.split_at(handed.entries.len().min(rest.len()));
+            rest = others;
+            if let Some(group) = self.slots[handed.group as usize].up() {
+                group.locate(&handed.entries, own);
+                group.raft.persisted(handed.number);
+                self.dirty.insert(handed.group);
+            }
+        }
+    }
+
+    /// The log cannot be believed any more: what is in flight may or may not be durable.
+    fn fail(&mut self, reason: String, out: &mut Vec<Output<T>>) {
+        tracing::error!(reason, "the log failed; the node stops");
+        for slot in &mut self.slots {
+            if let Some(group) = slot.up() {
+                group.abandon(&Unavailable::ApplyStopped, out);
+            }
+        }
+        (self.in_flight, self.next, self.uncommitted_bytes) = (None, Pending::default(), 0);
+        self.failed = Some(reason.clone());
+        out.push(Output::Failed(reason));
+    }
+
+    /// Hands a batch over again that had found no space.
+    fn retry(&mut self, out: &mut Vec<Output<T>>) {
+        if let (true, Some(batch)) = (self.log_full && self.failed.is_none(), &self.in_flight) {
+            out.push(Output::Append(batch.frames.clone()));
+        }
+    }
+
+    fn tick(&mut self, out: &mut Vec<Output<T>>) {
+        self.ticks += 1;
+        for (number, slot) in (0..).zip(&mut self.slots) {
+            let Some(group) = slot.up() else { continue };
+            group.raft.tick();
+            if self.ticks.is_multiple_of(ABANDONED_TICKS) {
+                group.waiters.drop_where(T::abandoned);
+            }
+            if group.raft.has_ready() {
+                self.dirty.insert(number);
+            }
+        }
+        self.retry(out);
+    }
+
+    /// Begins at most one checkpoint: of the group that pins the oldest segment if the log has moved two segments on
+    /// or is half full, else of the one with most in the log once all have enough.
+    fn begin_checkpoint(&mut self, now: Now, out: &mut Vec<Output<T>>) {
+        if self.checkpoint_running || self.failed.is_some() {
+            return;
+        }
+        let groups = || {
+            self.slots.iter().filter_map(|s| match s {
+                Slot::Up(group) => Some(group),
+                Slot::Down(_) => None,
+            })
+        };
+        let ready = || groups().filter(|g| g.checkpoint.may_begin(now.monotonic));
+        let pinning = ready().filter_map(|g| g.checkpoint.segment_oldest().map(|s| (s, g.id))).min();
+        let pinning = pinning.filter(|(segment, _)| {
+            let span = self.segment_newest.saturating_sub(*segment);
+            span >= 2 || self.log_full || span * self.options.wal_segment_bytes > self.options.wal_bytes_max / 2
+        });
+        let logged: u64 = groups().map(|g| g.checkpoint.logged_bytes).sum();
+        let largest = ready().max_by_key(|g| g.checkpoint.logged_bytes).map(|g| g.id);
+        let due = if logged >= self.options.checkpoint_bytes { largest } else { None };
+        let Some(id) = pinning.map(|(_, id)| id).or(due) else { return };
+        if let Some(group) = self.slots[id.0 as usize].up() {
+            out.push(group.begin_checkpoint());
+            self.checkpoint_running = true;
+        }
+    }
+
+    /// Bytes of the segments that hold what is still needed, as far as is known here.
+    fn log_bytes(&self) -> u64 {
+        let oldest = self.slots.iter().filter_map(|s| match s {
+            Slot::Up(group) => group.checkpoint.segment_oldest(),
+            Slot::Down(_) => None,
+        });
+        let span = oldest.min().map_or(0, |oldest| self.segment_newest.saturating_sub(oldest) + 1);
+        span.saturating_mul(self.options.wal_segment_bytes)
+    }
+
+    fn groups(&self) -> u32 {
+        u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Readers that wait.
+    #[must_use]
+    pub fn live_reads(&self) -> usize {
+        let waiting = |slot: &Slot<T>| match slot {
+            Slot::Up(group) => group.waiters.len(),
+            Slot::Down(_) => 0,
+        };
+        self.slots.iter().map(waiting).sum()
+    }
+
+    /// Bytes proposed and not yet applied.
+    #[must_use]
+    pub fn uncommitted_bytes(&self) -> u64 {
+        self.uncommitted_bytes
+    }
+
+    /// Monotonic milliseconds at which a turn is due even if nothing comes.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        let deadline = |slot: &Slot<T>| match slot {
+            Slot::Up(group) => group.waiters.deadline(),
+            Slot::Down(_) => None,
+        };
+        self.slots.iter().filter_map(deadline).min()
+    }
+
+    /// Whether every group that can serve does.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        let starts = |slot: &Slot<T>| matches!(slot, Slot::Up(group) if group.state == GroupState::Starting);
+        self.failed.is_none() && !self.slots.iter().any(starts)
+    }
+
+    /// Whether nothing is under way that a shutdown should wait for.
+    #[must_use]
+    pub fn idle(&self) -> bool {
+        let waits = |slot: &Slot<T>| matches!(slot, Slot::Up(group) if !group.proposals.is_empty());
+        self.in_flight.is_none() && !self.slots.iter().any(waits)
+    }
+
+    /// Answers everyone who still waits: the node goes away.
+    pub fn close(&mut self, out: &mut Vec<Output<T>>) {
+        for slot in &mut self.slots {
+            if let Some(group) = slot.up() {
+                group.abandon(&Unavailable::GroupRestarting, out);
+            }
+        }
+    }
+
+    /// The groups, for the status page.
+    #[must_use]
+    pub fn status(&self) -> Vec<GroupStatus> {
+        let status = |(id, slot): (u32, &Slot<T>)| match slot {
+            Slot::Up(group) => group.status(),
+            Slot::Down(state) => GroupStatus {
+                id,
+                leader: None,
+                term: 0,
+                commit: 0,
+                applied: 0,
+                voters: Vec::new(),
+                streams: 0,
+                store_bytes: 0,
+                unmoved_bytes: 0,
+                state: state.clone(),
+            },
+        };
+        (0..).zip(&self.slots).map(status).collect()
+    }
+}

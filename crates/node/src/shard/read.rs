@@ -1,0 +1,209 @@
+//! Reads, confirmed where they must be.
+//!
+//! A read that must be current is answered from a state that has applied every entry committed before the read was
+//! asked, and only after a majority confirmed the leadership (ReadIndex, Raft thesis 6.4). All reads of a turn share
+//! one confirmation. A lone voter's majority is itself, so that its reads are confirmed in the same turn.
+
+use super::group::GroupCore;
+use super::input::{Answer, Output, ReadLocated};
+use super::wait::Waiter;
+use crate::api::{ReadRequest, Unavailable};
+use highwater_base::{Incarnation, Millis, Offset, limits};
+use highwater_consensus::ReadConfirmed;
+use highwater_stream::{ProducerKey, ReadFrom, ReadScope, Refusal};
+use std::collections::BTreeMap;
+
+/// What a reader asks.
+pub(super) enum Question {
+    Head { path: String, at: Millis },
+    Read(ReadRequest),
+    Early { path: String, incarnation: Incarnation, key: ProducerKey },
+}
+
+/// A question and who waits for its answer.
+pub(super) struct ReadAsked<T> {
+    pub token: T,
+    pub question: Question,
+}
+
+impl<T> ReadAsked<T> {
+    pub fn refuse(self, why: Unavailable) -> Output<T> {
+        let answer = match self.question {
+            Question::Head { .. } => Answer::Head(Err(why)),
+            Question::Read(_) => Answer::Read(Err(why)),
+            Question::Early { .. } => Answer::Early(Err(why)),
+        };
+        Output::Answer(self.token, answer)
+    }
+}
+
+/// The reads of a group that are not yet answered.
+pub(super) struct Reads<T> {
+    /// Asked since the last turn.
+    pub asked: Vec<ReadAsked<T>>,
+    /// Waiting for their confirmation, by its context.
+    confirming: BTreeMap<u64, Vec<ReadAsked<T>>>,
+    /// Confirmed, and waiting for an entry to be applied.
+    confirmed: Vec<(u64, Vec<ReadAsked<T>>)>,
+    context: u64,
+}
+
+impl<T> Reads<T> {
+    pub fn new() -> Self {
+        Self { asked: Vec::new(), confirming: BTreeMap::new(), confirmed: Vec::new(), context: 0 }
+    }
+
+    pub fn take_all(&mut self) -> Vec<ReadAsked<T>> {
+        let mut all = std::mem::take(&mut self.asked);
+        all.extend(std::mem::take(&mut self.confirming).into_values().flatten());
+        all.extend(std::mem::take(&mut self.confirmed).into_iter().flat_map(|(_, reads)| reads));
+        all
+    }
+}
+
+/// What became of a read that was evaluated.
+enum Evaluated {
+    Answer(Answer),
+    Wait(ReadRequest, u64),
+}
+
+impl<T> GroupCore<T> {
+    /// Asks for one confirmation for everything that was asked since the last turn.
+    pub fn confirm_asked(&mut self, out: &mut Vec<Output<T>>) {
+        if self.reads.asked.is_empty() {
+            return;
+        }
+        let asked = std::mem::take(&mut self.reads.asked);
+        self.reads.context += 1;
+        match self.raft.read_index(self.reads.context) {
+            Ok(()) => {
+                self.reads.confirming.insert(self.reads.context, asked);
+            }
+            Err(_) => {
+                let why = self.no_leader();
+                out.extend(asked.into_iter().map(|read| read.refuse(why.clone())));
+            }
+        }
+    }
+
+    /// Takes the replica's word on confirmations.
+    pub fn note_confirmations(&mut self, confirmed: &[ReadConfirmed], lost: &[u64], out: &mut Vec<Output<T>>) {
+        for ReadConfirmed { context, index } in confirmed {
+            if let Some(reads) = self.reads.confirming.remove(context) {
+                self.reads.confirmed.push((*index, reads));
+            }
+        }
+        let why = self.no_leader();
+        for context in lost {
+            let reads = self.reads.confirming.remove(context).unwrap_or_default();
+            out.extend(reads.into_iter().map(|read| read.refuse(why.clone())));
+        }
+    }
+
+    /// Answers what is confirmed and applied. `room` is how many readers may still begin to wait.
+    pub fn answer_confirmed(&mut self, monotonic: u64, room: &mut usize, out: &mut Vec<Output<T>>) {
+        let applied = self.raft.standing().applied;
+        let (due, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.reads.confirmed).into_iter().partition(|(index, _)| *index <= applied);
+        self.reads.confirmed = later;
+        for ReadAsked { token, question } in due.into_iter().flat_map(|(_, reads)| reads) {
+            let answer = match question {
+                Question::Head { path, at } => Answer::Head(Ok(self.machine.head(&path, at))),
+                Question::Early { path, incarnation, key } => {
+                    Answer::Early(Ok(self.machine.early(&path, incarnation, &key)))
+                }
+                Question::Read(request) => match self.evaluate(request) {
+                    Evaluated::Answer(answer) => answer,
+                    Evaluated::Wait(_, _) if *room == 0 => Answer::Read(Err(Unavailable::LiveReadsExhausted)),
+                    Evaluated::Wait(request, wait_ms) => {
+                        *room -= 1;
+                        self.waiters.add(Waiter { token, request, deadline: monotonic.saturating_add(wait_ms) });
+                        continue;
+                    }
+                },
+            };
+            out.push(Output::Answer(token, answer));
+        }
+    }
+
+    /// Looks at a stream that changed on behalf of those who wait for it.
+    pub fn wake(&mut self, path: &str, out: &mut Vec<Output<T>>) {
+        for waiter in self.waiters.take_path(path) {
+            let Waiter { token, request, deadline } = waiter;
+            match self.evaluate(request) {
+                Evaluated::Answer(answer) => out.push(Output::Answer(token, answer)),
+                Evaluated::Wait(request, _) => self.waiters.add(Waiter { token, request, deadline }),
+            }
+        }
+    }
+
+    /// Sends those away whose time is over: at the tail, with nothing.
+    pub fn expire(&mut self, monotonic: u64, out: &mut Vec<Output<T>>) {
+        for Waiter { token, request, .. } in self.waiters.take_due(monotonic) {
+            let request = ReadRequest { wait_ms: None, ..request };
+            let answer = match self.evaluate(request) {
+                Evaluated::Answer(Answer::Read(Ok(Ok(located)))) => {
+                    let timed_out = located.plan.is_none() && !located.closed;
+                    Answer::Read(Ok(Ok(ReadLocated { timed_out, ..located })))
+                }
+                Evaluated::Answer(answer) => answer,
+                Evaluated::Wait(_, _) => continue,
+            };
+            out.push(Output::Answer(token, answer));
+        }
+    }
+
+    fn evaluate(&self, request: ReadRequest) -> Evaluated {
+        let scope = match self.machine.check_read(&request.path, request.incarnation, request.from) {
+            Ok(scope) => scope,
+            Err(refusal) => return Evaluated::Answer(Answer::Read(Ok(Err(refusal)))),
+        };
+        match request.wait_ms {
+            Some(wait_ms) if scope.start == scope.next && !scope.closed => {
+                // From now on it waits for this history from this offset, whatever it asked for at first.
+                let wait_ms = wait_ms.clamp(1, limits::LONG_POLL_MS_MAX);
+                let (incarnation, from) = (Some(scope.incarnation), ReadFrom::At(scope.start));
+                Evaluated::Wait(ReadRequest { incarnation, from, ..request }, wait_ms)
+            }
+            _ => Evaluated::Answer(Answer::Read(Ok(Ok(self.located(scope, request.length_max))))),
+        }
+    }
+
+    fn located(&self, scope: ReadScope, length_max: u64) -> ReadLocated {
+        let length = scope.next.since(scope.start).min(length_max).min(limits::READ_BYTES_MAX);
+        let plan = (length > 0).then(|| self.store.plan_read(scope.object, scope.start.0, length));
+        // A plan of very many small pieces ends early.
+        let next = plan.as_ref().map_or(scope.start, |plan| Offset(plan.end()));
+        let up_to_date = next == scope.next;
+        ReadLocated {
+            group: self.id,
+            plan,
+            start: scope.start,
+            next,
+            incarnation: scope.incarnation,
+            content_type: scope.content_type,
+            up_to_date,
+            closed: scope.closed && up_to_date,
+            timed_out: false,
+        }
+    }
+}
+
+/// Whether a read needs no confirmation: it asks for what was there, from wherever it is answered.
+pub(super) fn is_local(request: &ReadRequest) -> bool {
+    !request.leader && request.wait_ms.is_none() && request.from != ReadFrom::Now
+}
+
+impl<T> GroupCore<T> {
+    /// Answers a read from the state as it is, unless the answer would be one that needs confirmation: that a stream is
+    /// not there, or is another one.
+    pub fn read_local(&self, request: &ReadRequest) -> Option<Answer> {
+        match self.machine.check_read(&request.path, request.incarnation, request.from) {
+            Err(Refusal::StreamNotFound | Refusal::IncarnationMismatch { .. } | Refusal::OffsetOutOfRange { .. }) => {
+                None
+            }
+            Err(refusal) => Some(Answer::Read(Ok(Err(refusal)))),
+            Ok(scope) => Some(Answer::Read(Ok(Ok(self.located(scope, request.length_max))))),
+        }
+    }
+}

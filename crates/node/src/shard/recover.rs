@@ -1,0 +1,250 @@
+//! Groups as they were left: the checkpoint, the log behind it, and the verdict on both.
+
+use super::checkpoint::CheckpointState;
+use super::group::{FRAME_BASE, FRAME_ENTRY, FRAME_HARD_STATE, GroupCore};
+use super::read::Reads;
+use super::wait::Waiters;
+use super::{Pending, ShardCore, ShardOptions, Slot};
+use crate::api::GroupState;
+use highwater_base::{GroupId, NodeId, OwnerId, Random};
+use highwater_consensus::{Base, Entry, Group, GroupOptions, HardState, RecoveredLog};
+use highwater_disk::Disk;
+use highwater_store::{Loaded, Store, StoreReader};
+use highwater_stream::Machine;
+use highwater_wal::{AppendError, Frame, Location, LogReader, Poisoned, Recovered, ReplayedFrame, Verdict};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where the groups of a node come from.
+pub struct Recovery<'a> {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// The directory of the groups' stores.
+    pub directory: &'a Path,
+    /// This node.
+    pub node: NodeId,
+    /// How many groups there are.
+    pub groups: u32,
+    /// What opening the log found.
+    pub recovered: &'a Recovered,
+    /// Whether this is the node's first start, so that a group may have no records yet.
+    pub first_start: bool,
+    /// How the stores are kept.
+    pub store: highwater_store::Options,
+}
+
+/// Writes the first record of every group that has none yet, and makes it durable. Once in a node's life.
+/// # Errors
+/// The log's.
+pub fn bootstrap(
+    log: &mut highwater_wal::Log,
+    recovered: &Recovered,
+    node: NodeId,
+    groups: u32,
+) -> Result<(), AppendError> {
+    let owners = (0..groups).map(|g| OwnerId::group(GroupId(g)));
+    let base = Base::bootstrap(node);
+    let frames: Vec<Frame> = owners
+        .filter(|owner| recovered.owners().get(owner).is_none_or(|o| o.frames == 0))
+        .map(|owner| Frame { owner, kind: FRAME_BASE, position: base.index, payload: base.encode() })
+        .collect();
+    if !frames.is_empty() {
+        log.append(&frames)?;
+        log.sync().map_err(|error: Poisoned| AppendError::Poisoned(error))?;
+    }
+    Ok(())
+}
+
+/// A group while its records are read.
+struct Recovering {
+    store: Store,
+    machine: Machine,
+    streams: u64,
+    log: Option<RecoveredLog>,
+    located: VecDeque<(u64, Location)>,
+    checkpoint: CheckpointState,
+}
+
+impl<T> ShardCore<T> {
+    /// Makes the groups from what was found. A group that cannot be believed refuses to serve, and says why in the
+    /// status; the others serve. Time and memory follow the log behind the checkpoints, never what is stored.
+    ///
+    /// Returns a reader of each group's bytes; none for a group that refuses.
+    pub fn recover(
+        options: ShardOptions,
+        recovery: &Recovery<'_>,
+        log: &LogReader,
+        random: &mut dyn Random,
+    ) -> (Self, Vec<Option<StoreReader>>) {
+        let mut groups: Vec<Result<Recovering, String>> =
+            (0..recovery.groups).map(|g| open_group(recovery, GroupId(g))).collect();
+        let segment_newest = replay(recovery, &mut groups);
+        let mut readers = Vec::new();
+        let mut slots = Vec::new();
+        for (id, group) in (0..).map(GroupId).zip(groups) {
+            let up = group.and_then(|group| finish(recovery, id, group, random));
+            readers.push(up.as_ref().ok().map(|group| group.store.reader(log.clone())));
+            slots.push(match up {
+                Ok(group) => Slot::Up(Box::new(group)),
+                Err(reason) => {
+                    tracing::error!(group = id.0, reason, "a group cannot be believed and refuses to serve");
+                    Slot::Down(GroupState::Damaged(reason))
+                }
+            });
+        }
+        let core = Self {
+            options,
+            slots,
+            dirty: BTreeSet::new(),
+            next: Pending::default(),
+            in_flight: None,
+            log_full: false,
+            segment_newest,
+            checkpoint_running: false,
+            uncommitted_bytes: 0,
+            ticks: 0,
+            failed: None,
+        };
+        (core, readers)
+    }
+}
+
+fn open_group(recovery: &Recovery<'_>, id: GroupId) -> Result<Recovering, String> {
+    let owner = OwnerId::group(id);
+    match recovery.recovered.verdict(owner) {
+        Verdict::Whole => {}
+        Verdict::Recovering { segment, offset } => {
+            return Err(format!("the end of its log was lost: segment {segment}, byte {offset}"));
+        }
+        Verdict::Damaged { segment, offset } => {
+            return Err(format!("its log is damaged: segment {segment}, byte {offset}"));
+        }
+    }
+    let directory = recovery.directory.join(id.to_string());
+    let (store, loaded) = Store::open(Arc::clone(&recovery.disk), &directory, owner, recovery.store.clone())
+        .map_err(|error| format!("its store does not open: {error}"))?;
+    let Loaded { applied, meta, objects } = loaded;
+    let base = if meta.is_empty() {
+        recovery.first_start.then(|| Base::bootstrap(recovery.node))
+    } else {
+        Some(Base::decode(meta).map_err(|error| format!("its checkpoint does not read: {error}"))?)
+    };
+    let base_index = base.as_ref().map_or(0, |base| base.index);
+    if base_index != applied && applied != 0 {
+        return Err(format!("its checkpoint stands at entry {applied} and says {base_index}"));
+    }
+    // The log gives back only what a checkpoint covered; one that stands behind that lost its end.
+    let released = recovery.recovered.owners().get(&owner).map_or(0, |o| o.first_needed);
+    if released > base_index + 1 {
+        return Err(format!("its checkpoint stands at entry {base_index}, and its log begins at {released}"));
+    }
+    let streams = objects.len() as u64;
+    let machine = Machine::load(highwater_stream::Options::default(), objects)
+        .map_err(|error| format!("its checkpoint holds a stream that does not read: {error}"))?;
+    let (log, checkpoint) = (base.map(RecoveredLog::new), CheckpointState::default());
+    Ok(Recovering { store, machine, streams, log, located: VecDeque::new(), checkpoint })
+}
+
+/// Reads every surviving frame once, in the log's order; returns the newest segment.
+fn replay(recovery: &Recovery<'_>, groups: &mut [Result<Recovering, String>]) -> u64 {
+    let mut newest = 0;
+    let numbers: BTreeMap<OwnerId, usize> =
+        (0..recovery.groups).map(|g| (OwnerId::group(GroupId(g)), g as usize)).collect();
+    let read = recovery.recovered.replay(
+        |owner| numbers.contains_key(&owner),
+        |frame| -> Result<(), Infallible> {
+            newest = newest.max(frame.location.segment);
+            let slot = &mut groups[numbers[&frame.owner]];
+            if let Ok(group) = slot
+                && let Err(reason) = group.take(frame)
+            {
+                *slot = Err(reason);
+            }
+            Ok(())
+        },
+    );
+    if let Err(error) = read {
+        // The frame's owner is not told, and what follows it was not read.
+        for slot in groups.iter_mut() {
+            *slot = Err(format!("the log could not be read: {error}"));
+        }
+    }
+    newest
+}
+
+impl Recovering {
+    fn take(&mut self, frame: ReplayedFrame) -> Result<(), String> {
+        let ReplayedFrame { kind, position, location, payload, .. } = frame;
+        let says = |what: &str, error| format!("{what} {position} in the log does not read: {error}");
+        self.checkpoint.logged(location);
+        if kind == FRAME_BASE {
+            let base = Base::decode(payload).map_err(|error| says("the first record", error))?;
+            self.log.get_or_insert_with(|| RecoveredLog::new(base));
+            return Ok(());
+        }
+        let log = self.log.as_mut().ok_or("its log begins in the middle: the first record is missing")?;
+        match kind {
+            FRAME_ENTRY => {
+                let entry = Entry::decode(position, payload).map_err(|error| says("entry", error))?;
+                if entry.index <= log.base().index {
+                    return Ok(());
+                }
+                log.entry(entry).map_err(|error| error.to_string())?;
+                while self.located.back().is_some_and(|(last, _)| *last >= position) {
+                    self.located.pop_back();
+                }
+                self.located.push_back((position, location));
+                Ok(())
+            }
+            FRAME_HARD_STATE => {
+                log.hard_state(HardState::decode(payload).map_err(|error| says("hard state", error))?);
+                self.apply_committed()
+            }
+            other => Err(format!("its log holds a frame of kind {other}, which needs a later program")),
+        }
+    }
+
+    /// Applies what is known to be committed, so that a long log is never in memory as a whole.
+    fn apply_committed(&mut self) -> Result<(), String> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        for entry in log.take_committed() {
+            let Some((_, location)) = self.located.pop_front().filter(|(index, _)| *index == entry.index) else {
+                return Err(format!("entry {} has no place in the log", entry.index));
+            };
+            let applied = super::apply::apply_entry(entry, location, &mut self.machine, &mut self.store)?;
+            match applied.and_then(|(_, applied)| applied.effect) {
+                Some(highwater_stream::Effect::Created { .. }) => self.streams += 1,
+                Some(highwater_stream::Effect::Removed { .. }) => self.streams = self.streams.saturating_sub(1),
+                Some(highwater_stream::Effect::Append { .. }) | None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn finish<T>(
+    recovery: &Recovery<'_>,
+    id: GroupId,
+    group: Recovering,
+    random: &mut dyn Random,
+) -> Result<GroupCore<T>, String> {
+    let Recovering { store, machine, streams, log, located, checkpoint } = group;
+    let log = log.ok_or("it has neither a checkpoint nor a first record: its log is not the one that it wrote")?;
+    let raft = Group::open(recovery.node, log, GroupOptions::default(), random).map_err(|error| error.to_string())?;
+    Ok(GroupCore {
+        id,
+        owner: OwnerId::group(id),
+        raft,
+        machine,
+        store,
+        state: GroupState::Starting,
+        streams,
+        proposals: BTreeMap::new(),
+        located,
+        reads: Reads::new(),
+        waiters: Waiters::new(),
+        checkpoint,
+    })
+}

@@ -1,0 +1,167 @@
+//! A node without threads: whoever drives it says when what happens. For simulators and tests.
+
+use crate::api::ReadAnswer;
+use crate::config::Config;
+use crate::open::{OpenError, Opened, open};
+use crate::shard::{Answer, Input, Now, Output, ReadLocated, ShardCore, Token};
+use highwater_base::{GroupId, Random};
+use highwater_disk::{Disk, File};
+use highwater_store::{Checkpoint, ReadError, StoreReader};
+use highwater_wal::{Frame, Log};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// One node, driven step by step on one thread.
+///
+/// Frames wait in [`Solo::sync`] and checkpoints in [`Solo::checkpoint`] until they are called, so that a test decides
+/// what a crash meets.
+pub struct Solo<T> {
+    cluster_id: String,
+    core: ShardCore<T>,
+    log: Log,
+    readers: Vec<Option<StoreReader>>,
+    appends: VecDeque<Vec<Frame>>,
+    checkpoints: VecDeque<(GroupId, Checkpoint)>,
+    answers: Vec<(T, Answer)>,
+    failed: Option<String>,
+    monotonic: u64,
+    _lock: Arc<dyn File>,
+}
+
+impl<T: Token> Solo<T> {
+    /// Opens a data directory and starts its groups; they serve after the next [`Self::sync`].
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(config: &Config, disk: &Arc<dyn Disk>, random: &mut dyn Random) -> Result<Self, OpenError> {
+        let Opened { cluster, lock, log, core, readers } = open(config, disk, random)?;
+        let mut solo = Self {
+            cluster_id: cluster.cluster_id,
+            core,
+            log,
+            readers,
+            appends: VecDeque::new(),
+            checkpoints: VecDeque::new(),
+            answers: Vec::new(),
+            failed: None,
+            monotonic: 0,
+            _lock: lock,
+        };
+        let mut out = Vec::new();
+        solo.core.start(solo.now(), &mut out);
+        solo.take(out);
+        Ok(solo)
+    }
+
+    /// The cluster's identity.
+    #[must_use]
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
+    }
+
+    /// The core.
+    #[must_use]
+    pub fn core(&self) -> &ShardCore<T> {
+        &self.core
+    }
+
+    /// Gives the core inputs, as one turn.
+    pub fn turn(&mut self, inputs: impl IntoIterator<Item = Input<T>>) {
+        let (now, mut out) = (self.now(), Vec::new());
+        for input in inputs {
+            self.core.step(now, input, &mut out);
+        }
+        self.core.turn(now, &mut out);
+        self.take(out);
+    }
+
+    /// Lets time pass, a tick at each 100 ms.
+    pub fn pass(&mut self, milliseconds: u64) {
+        for _ in 0..milliseconds / 100 {
+            self.monotonic += 100;
+            self.turn([Input::Tick]);
+        }
+    }
+
+    /// Appends and syncs what waits for it, and what that leads to, until nothing waits; a full log stays waiting.
+    pub fn sync(&mut self) {
+        while let Some(frames) = self.appends.pop_front() {
+            let appended = self.log.append(&frames);
+            let result = appended.and_then(|locations| match self.log.sync() {
+                Ok(()) => Ok(locations),
+                Err(poisoned) => Err(poisoned.into()),
+            });
+            self.turn([Input::Appended(result)]);
+        }
+    }
+
+    /// Whether frames wait for [`Self::sync`].
+    #[must_use]
+    pub fn sync_waits(&self) -> bool {
+        !self.appends.is_empty()
+    }
+
+    /// Runs the checkpoints that wait, and what they lead to; returns how many succeeded.
+    pub fn checkpoint(&mut self) -> usize {
+        let mut succeeded = 0;
+        while let Some((group, checkpoint)) = self.checkpoints.pop_front() {
+            let result = checkpoint.run(&self.log.reader());
+            succeeded += usize::from(result.is_ok());
+            self.turn([Input::Checkpointed { group, result }]);
+        }
+        succeeded
+    }
+
+    /// Answers since the last call.
+    pub fn answers(&mut self) -> Vec<(T, Answer)> {
+        std::mem::take(&mut self.answers)
+    }
+
+    /// Why the node stopped for good, if it did.
+    #[must_use]
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    /// Bytes of the log's segments in use.
+    #[must_use]
+    pub fn log_bytes(&self) -> u64 {
+        self.log.bytes()
+    }
+
+    /// Fetches the bytes of a read that was located.
+    /// # Errors
+    /// `Moved` if it must be located again, or what is wrong.
+    pub fn fetch(&self, located: ReadLocated) -> Result<ReadAnswer, ReadError> {
+        let reader = self.readers.get(located.group.0 as usize).and_then(Option::as_ref);
+        located.fetch(reader)
+    }
+
+    /// Closes the log cleanly.
+    /// # Errors
+    /// What the log had failed with.
+    pub fn close(self) -> Result<(), String> {
+        self.log.close().map_err(|poisoned| poisoned.to_string())
+    }
+
+    fn now(&self) -> Now {
+        Now { monotonic: self.monotonic }
+    }
+
+    fn take(&mut self, out: Vec<Output<T>>) {
+        for output in out {
+            match output {
+                Output::Answer(token, answer) => self.answers.push((token, answer)),
+                Output::Append(frames) => self.appends.push_back(frames),
+                Output::Checkpoint(group, checkpoint) => self.checkpoints.push_back((group, checkpoint)),
+                Output::Reclaim(reclaim) => drop(reclaim),
+                Output::Release(owner, first_needed) => {
+                    // A release that fails is repeated by the next one; a log that failed says so at the next append.
+                    if let Err(error) = self.log.release(owner, first_needed) {
+                        tracing::debug!(%error, "the log gave nothing back");
+                    }
+                }
+                Output::Failed(reason) => self.failed = Some(reason),
+            }
+        }
+    }
+}

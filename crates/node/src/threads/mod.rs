@@ -1,0 +1,69 @@
+//! What drives the core in production: one thread for the shard, one for the log, one for checkpoints.
+//!
+//! A write's way: its task encodes it and posts it to the shard's thread; that thread proposes everything that has
+//! come and hands one batch to the log's thread; after the sync the log's thread posts the locations back; the shard's
+//! thread applies and wakes the task. Two hops each way, and nobody waits for a clock.
+
+mod checkpointer;
+mod reply;
+mod shard;
+
+pub(crate) use checkpointer::{Checkpointer, Work};
+pub(crate) use reply::Reply;
+pub(crate) use shard::{ShardThread, run};
+
+use crate::api::{GroupStatus, Identity, Status};
+use crate::shard::Input;
+use highwater_base::{Clock, Random};
+use highwater_store::StoreReader;
+use highwater_wal::WriterHandle;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use tokio::sync::watch;
+
+/// What the shard's thread is sent.
+pub(crate) enum Mail {
+    Input(Input<Reply>),
+    Status(mpsc::Sender<Vec<GroupStatus>>),
+    /// Finish what is under way and end.
+    Stop,
+}
+
+/// What the threads of a node and its handles share.
+pub(crate) struct Shared {
+    pub identity: Identity,
+    pub clock: Arc<dyn Clock>,
+    pub opened_ms: u64,
+    pub random: Mutex<Box<dyn Random>>,
+    pub readers: Vec<Option<StoreReader>>,
+    pub writer: WriterHandle,
+    pub ingress_bytes: AtomicU64,
+    pub ingress_bytes_max: u64,
+    pub uncommitted_bytes: AtomicU64,
+    pub uncommitted_bytes_max: u64,
+    pub live_reads: AtomicU64,
+    pub log_full: AtomicBool,
+    pub ready: AtomicBool,
+    pub closing: AtomicBool,
+    pub failed: watch::Sender<Option<String>>,
+    pub groups: Mutex<Vec<GroupStatus>>,
+}
+
+impl Shared {
+    pub fn status(&self) -> Status {
+        let metrics = self.writer.metrics();
+        Status {
+            identity: self.identity.clone(),
+            uptime_ms: self.clock.monotonic().saturating_sub(self.opened_ms),
+            ready: self.ready.load(Ordering::Relaxed) && !self.closing.load(Ordering::Relaxed),
+            failed: self.failed.borrow().clone(),
+            groups: self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            wal_bytes: metrics.log_bytes,
+            wal_syncs: metrics.syncs,
+            wal_batches: metrics.batches,
+            ingress_bytes: self.ingress_bytes.load(Ordering::Relaxed),
+            uncommitted_bytes: self.uncommitted_bytes.load(Ordering::Relaxed),
+            live_reads: self.live_reads.load(Ordering::Relaxed),
+        }
+    }
+}

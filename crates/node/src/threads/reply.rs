@@ -1,0 +1,46 @@
+//! Where an answer goes.
+
+use crate::api::{Unavailable, WriteAnswer};
+use crate::handle::Admission;
+use crate::shard::{Answer, ReadLocated, Token};
+use highwater_stream::{Head, Outcome, Refusal};
+use tokio::sync::oneshot::Sender;
+
+/// A task that waits. A write holds its room for the body until it is answered.
+pub(crate) enum Reply {
+    Write(Sender<Result<WriteAnswer, Unavailable>>, Admission),
+    Head(Sender<Result<Result<Head, Refusal>, Unavailable>>),
+    Read(Sender<Result<Result<ReadLocated, Refusal>, Unavailable>>),
+    Early(Sender<Result<Option<Result<Outcome, Refusal>>, Unavailable>>),
+}
+
+impl Reply {
+    /// Sends an answer; one whose task has gone is dropped.
+    pub fn send(self, answer: Answer) {
+        let gone = match (self, answer) {
+            (Self::Write(sender, admission), Answer::Write(answer)) => {
+                drop(admission);
+                sender.send(answer).is_err()
+            }
+            (Self::Head(sender), Answer::Head(answer)) => sender.send(answer).is_err(),
+            (Self::Read(sender), Answer::Read(answer)) => sender.send(answer).is_err(),
+            (Self::Early(sender), Answer::Early(answer)) => sender.send(answer).is_err(),
+            // The core answers a question in its own kind.
+            _ => unreachable!("an answer of another kind than its question"),
+        };
+        if gone {
+            tracing::trace!("an answer found nobody waiting");
+        }
+    }
+}
+
+impl Token for Reply {
+    fn abandoned(&self) -> bool {
+        match self {
+            Self::Write(sender, _) => sender.is_closed(),
+            Self::Head(sender) => sender.is_closed(),
+            Self::Read(sender) => sender.is_closed(),
+            Self::Early(sender) => sender.is_closed(),
+        }
+    }
+}

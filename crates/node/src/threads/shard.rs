@@ -1,0 +1,127 @@
+//! The shard's thread: drain, step, turn, perform.
+
+use super::{Mail, Reply, Shared, Work};
+use crate::shard::{Input, Now, Output, ShardCore};
+use highwater_wal::WriterHandle;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// Milliseconds of a tick: the unit of elections and heartbeats.
+const TICK_MS: u64 = 100;
+
+/// Inputs of one turn. Enough that one batch serves everyone who has come, and few enough that the first of them does
+/// not wait for long: a turn of this many writes takes a few milliseconds.
+const INPUTS_MAX: usize = 4_096;
+
+/// Milliseconds that a shutdown waits for what is under way.
+const DRAIN_MS_MAX: u64 = 10_000;
+
+/// Everything that the thread owns.
+pub(crate) struct ShardThread {
+    pub core: ShardCore<Reply>,
+    pub mail: Receiver<Mail>,
+    /// For the log's thread to post to.
+    pub own_mail: Sender<Mail>,
+    pub writer: WriterHandle,
+    pub work: Sender<Work>,
+    pub shared: Arc<Shared>,
+    /// Told once, when every group serves or the log failed.
+    pub started: Sender<Result<(), String>>,
+}
+
+/// Runs until it is told to stop and nothing is under way.
+pub(crate) fn run(mut thread: ShardThread) {
+    let mut out = Vec::new();
+    thread.core.start(thread.now(), &mut out);
+    thread.perform(&mut out);
+    let mut tick_at = thread.now().monotonic + TICK_MS;
+    let mut stop_at = None;
+    loop {
+        let first = thread.wait(tick_at);
+        let now = thread.now();
+        for mail in first.into_iter().chain(thread.mail.try_iter().take(INPUTS_MAX)) {
+            match mail {
+                Mail::Input(input) => thread.core.step(now, input, &mut out),
+                Mail::Status(sender) => drop(sender.send(thread.core.status())),
+                Mail::Stop => {
+                    stop_at.get_or_insert(now.monotonic + DRAIN_MS_MAX);
+                }
+            }
+        }
+        if now.monotonic >= tick_at {
+            thread.core.step(now, Input::Tick, &mut out);
+            // After a pause the missed ticks are not made up for: they would look like silence of the others.
+            tick_at = now.monotonic + TICK_MS;
+        }
+        thread.core.turn(now, &mut out);
+        thread.perform(&mut out);
+        thread.publish();
+        if stop_at.is_some_and(|at| thread.core.idle() || now.monotonic >= at) {
+            break;
+        }
+    }
+    thread.core.close(&mut out);
+    thread.perform(&mut out);
+    *thread.shared.groups.lock().unwrap_or_else(PoisonError::into_inner) = thread.core.status();
+}
+
+impl ShardThread {
+    fn now(&self) -> Now {
+        Now { monotonic: self.shared.clock.monotonic() }
+    }
+
+    /// Waits for mail until the next tick or the next deadline of a reader.
+    fn wait(&self, tick_at: u64) -> Option<Mail> {
+        let until = self.core.deadline().map_or(tick_at, |deadline| deadline.min(tick_at));
+        let wait_ms = until.saturating_sub(self.now().monotonic);
+        // The thread holds a sender itself, so that an error is always the end of the wait.
+        self.mail.recv_timeout(Duration::from_millis(wait_ms)).ok()
+    }
+
+    /// Does what came out: what others wait for first, because an answer costs a wake-up.
+    fn perform(&self, out: &mut Vec<Output<Reply>>) {
+        let mut answers = Vec::new();
+        for output in out.drain(..) {
+            match output {
+                Output::Answer(reply, answer) => answers.push((reply, answer)),
+                Output::Append(frames) => {
+                    let mail = self.own_mail.clone();
+                    let done = move |result| drop(mail.send(Mail::Input(Input::Appended(result))));
+                    self.writer.submit(frames, Box::new(done));
+                }
+                Output::Checkpoint(group, checkpoint) => self.background(Work::Checkpoint(group, checkpoint)),
+                Output::Reclaim(reclaim) => self.background(Work::Reclaim(reclaim)),
+                Output::Release(owner, first_needed) => self.writer.release(owner, first_needed),
+                Output::Failed(reason) => {
+                    self.shared.failed.send_replace(Some(reason));
+                }
+            }
+        }
+        for (reply, answer) in answers {
+            reply.send(answer);
+        }
+    }
+
+    fn background(&self, work: Work) {
+        if self.work.send(work).is_err() {
+            tracing::error!("the thread for checkpoints is gone");
+        }
+    }
+
+    fn publish(&self) {
+        let shared = &self.shared;
+        shared.uncommitted_bytes.store(self.core.uncommitted_bytes(), Ordering::Relaxed);
+        shared.live_reads.store(self.core.live_reads() as u64, Ordering::Relaxed);
+        shared.log_full.store(self.core.log_full(), Ordering::Relaxed);
+        let failed = shared.failed.borrow().clone();
+        let ready = self.core.ready();
+        if ready != shared.ready.load(Ordering::Relaxed) || failed.is_some() {
+            shared.ready.store(ready, Ordering::Relaxed);
+            let told = self.started.send(failed.map_or(Ok(()), Err));
+            // Nobody listens any more once the node has opened.
+            drop(told);
+        }
+    }
+}

@@ -26,4 +26,4 @@ pub mod traits;
 pub use os::OsDisk;
 pub use sim::SimDisk;
 pub use system::{SystemClock, SystemRandom};
-pub use traits::{Disk, File, OpenMode};
+pub use traits::{Disk, File, OpenMode, create_directory_durably};

@@ -63,6 +63,23 @@ pub trait Disk: Send + Sync + 'static {
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
 }
 
+/// Makes a directory and those above it, durably: a crash afterwards finds all of them.
+///
+/// Directories above are synced even if they existed, since whoever made them may have died before syncing; one that
+/// may not be opened is somebody else's and was there before.
+/// # Errors
+/// The system's.
+pub fn create_directory_durably(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    disk.create_directory(path)?;
+    for above in path.ancestors().skip(1) {
+        match disk.sync_directory(above) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => break,
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
 /// An open file. Reads and writes name their position; a handle has none of its own.
 pub trait File: Send + Sync + 'static {
     /// Reads up to `buffer.len()` bytes at `offset`; fewer only at the end of the file.

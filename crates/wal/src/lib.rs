@@ -6,6 +6,7 @@
 //! every byte.
 //!
 //! # Modules
+//! - `format`: the bytes; `files`: the directory; `scan`, `merge`: what stands of a segment, and of the whole log
 //! - [`types`]: frames, locations, options and errors
 //! - [`log`]: the log itself, blocking and without threads or clocks
 //! - [`recovered`]: what opening found: each owner's verdict, and the surviving frames
@@ -20,9 +21,13 @@
 //! # Must not depend on
 //! Any crate of the workspace but `base` and `disk`; it knows nothing of what a frame says.
 
+mod files;
+mod format;
 pub mod log;
+mod merge;
 pub mod reader;
 pub mod recovered;
+mod scan;
 pub mod types;
 pub mod writer;
 
@@ -30,4 +35,4 @@ pub use log::Log;
 pub use reader::LogReader;
 pub use recovered::{LastRun, OwnerRecovery, Recovered, ReplayError, ReplayedFrame, Verdict};
 pub use types::{AppendError, Frame, Location, OpenError, Options, Poisoned, ReadError, ReleaseError, Released};
-pub use writer::{Metrics, Writer, WriterHandle};
+pub use writer::{Done, Metrics, Writer, WriterHandle};

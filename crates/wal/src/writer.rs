@@ -1,14 +1,28 @@
 //! The one thread that appends in production.
+//!
+//! Group commit is natural: while a sync runs, submissions pile up, and the next batch takes all of them. A lone
+//! submission never waits for company.
 
-use crate::log::Log;
-use crate::types::{AppendError, Frame, Location};
+use crate::log::{Log, SpareJob};
+use crate::types::{AppendError, Frame, Location, Poisoned};
 use highwater_base::OwnerId;
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
-/// What is called once frames are durable, or are not.
+/// What is called once frames are durable, or never will be.
 pub type Done = Box<dyn FnOnce(Result<Vec<Location>, AppendError>) + Send>;
 
-/// What the writer has done so far.
+/// What is called once an owner is forgotten durably, or could not be.
+pub type Forgotten = Box<dyn FnOnce(bool) + Send>;
+
+/// Bytes of payload that one batch takes, but for a single larger submission.
+///
+/// At 1.7 GB/s it is written and synced in about 3 ms, well inside a round's latency target, and larger batches are
+/// no faster per byte. Metric: `bytes / batches`.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+
+/// What was done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Metrics {
     /// `fdatasync` calls for batches.
@@ -21,26 +35,66 @@ pub struct Metrics {
     pub bytes: u64,
     /// Submissions refused because the log was full.
     pub refused: u64,
+    /// Files made for segments.
+    pub segments_made: u64,
+    /// Segments given back.
+    pub segments_released: u64,
     /// Bytes of the segments in use.
     pub log_bytes: u64,
+}
+
+struct Submission {
+    frames: Vec<Frame>,
+    done: Done,
+}
+
+#[derive(Default)]
+struct Queue {
+    submissions: Vec<Submission>,
+    releases: BTreeMap<OwnerId, u64>,
+    forgets: Vec<(OwnerId, Forgotten)>,
+    spare: Option<crate::log::SpareDone>,
+    stopping: bool,
+    /// Nobody takes submissions any more, and why.
+    ended: Option<Poisoned>,
+    metrics: Metrics,
+    needs: Vec<(OwnerId, u64)>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    work: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The writer's thread.
 pub struct Writer {
     handle: WriterHandle,
+    thread: JoinHandle<Result<(), Poisoned>>,
 }
 
 /// Gives work to the writer; any number of clones.
 #[derive(Clone)]
 pub struct WriterHandle {
-    metrics: Arc<Mutex<Metrics>>,
+    shared: Arc<Shared>,
 }
 
 impl Writer {
     /// Starts the thread.
-    #[must_use]
-    pub fn spawn(_log: Log) -> Self {
-        Self { handle: WriterHandle { metrics: Arc::default() } }
+    /// # Errors
+    /// The system's, if there can be no thread.
+    pub fn spawn(log: Log) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        shared.lock().needs = log.oldest_segment_needs();
+        let worker = Worker { log, shared: shared.clone(), spare_asked: false };
+        let thread = std::thread::Builder::new().name("wal".to_owned()).spawn(move || worker.run())?;
+        Ok(Self { handle: WriterHandle { shared }, thread })
     }
 
     /// A handle.
@@ -49,28 +103,236 @@ impl Writer {
         self.handle.clone()
     }
 
-    /// Finishes what was submitted, closes the log and ends the thread.
-    pub fn stop(self) {}
+    /// Finishes what was submitted, closes the log and ends the thread. Later submissions are refused.
+    /// # Errors
+    /// `Poisoned` if the log had stopped, or did so now.
+    pub fn stop(self) -> Result<(), Poisoned> {
+        self.handle.shared.lock().stopping = true;
+        self.handle.shared.work.notify_all();
+        let panicked = || Poisoned { reason: "the writer's thread panicked".to_owned() };
+        self.thread.join().unwrap_or_else(|_| Err(panicked()))
+    }
 }
 
 impl WriterHandle {
     /// Hands frames over. `done` runs on the writer's thread once they are durable, or never will be; it must not wait.
-    pub fn submit(&self, _frames: Vec<Frame>, done: Done) {
-        done(Err(AppendError::Full { bytes: 0 }));
+    /// After the writer's end it runs here, with an error.
+    pub fn submit(&self, frames: Vec<Frame>, done: Done) {
+        let mut queue = self.shared.lock();
+        if let Some(ended) = queue.ended.clone() {
+            drop(queue);
+            return done(Err(ended.into()));
+        }
+        queue.submissions.push(Submission { frames, done });
+        drop(queue);
+        self.shared.work.notify_one();
     }
 
-    /// As [`Log::release`], in the background.
-    pub fn release(&self, _owner: OwnerId, _first_needed: u64) {}
+    /// As [`Log::release`], in the background; what a full disk kept from being given back is tried again with the next.
+    pub fn release(&self, owner: OwnerId, first_needed: u64) {
+        let mut queue = self.shared.lock();
+        let noted = queue.releases.entry(owner).or_insert(first_needed);
+        *noted = (*noted).max(first_needed);
+        drop(queue);
+        self.shared.work.notify_one();
+    }
+
+    /// As [`Log::forget`], in the background; `done` hears on the writer's thread whether it is durable.
+    pub fn forget(&self, owner: OwnerId, done: Forgotten) {
+        let mut queue = self.shared.lock();
+        if queue.ended.is_some() {
+            drop(queue);
+            return done(false);
+        }
+        queue.forgets.push((owner, done));
+        drop(queue);
+        self.shared.work.notify_one();
+    }
 
     /// As [`Log::oldest_segment_needs`], as it was after the last batch.
     #[must_use]
     pub fn oldest_segment_needs(&self) -> Vec<(OwnerId, u64)> {
-        Vec::new()
+        self.shared.lock().needs.clone()
     }
 
     /// What was done so far.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        self.metrics.lock().map(|metrics| *metrics).unwrap_or_default()
+        self.shared.lock().metrics
+    }
+}
+
+struct Worker {
+    log: Log,
+    shared: Arc<Shared>,
+    spare_asked: bool,
+}
+
+/// What one round does.
+#[derive(Default)]
+struct Round {
+    submissions: Vec<Submission>,
+    releases: BTreeMap<OwnerId, u64>,
+    forgets: Vec<(OwnerId, Forgotten)>,
+    spare: Option<crate::log::SpareDone>,
+    last: bool,
+}
+
+impl Worker {
+    fn run(mut self) -> Result<(), Poisoned> {
+        let shared = self.shared.clone();
+        // Whatever ends this thread, a panic in a callback included, nobody may wait for it in vain.
+        let _end = End(shared);
+        loop {
+            let round = self.next_round();
+            let last = round.last;
+            let poisoned = self.do_round(round);
+            self.publish();
+            if let Some(poisoned) = poisoned {
+                self.end(poisoned.clone());
+                return Err(poisoned);
+            }
+            if last {
+                self.end(Poisoned { reason: "the log was closed".to_owned() });
+                return self.log.close();
+            }
+        }
+    }
+
+    fn next_round(&self) -> Round {
+        let mut queue = self.shared.lock();
+        loop {
+            let idle = queue.submissions.is_empty()
+                && queue.releases.is_empty()
+                && queue.forgets.is_empty()
+                && queue.spare.is_none();
+            if !idle || queue.stopping {
+                return Round {
+                    submissions: take_batch(&mut queue.submissions),
+                    releases: std::mem::take(&mut queue.releases),
+                    forgets: std::mem::take(&mut queue.forgets),
+                    spare: queue.spare.take(),
+                    last: idle && queue.stopping,
+                };
+            }
+            queue = self.shared.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Does a round; the error that ended the log, if one did.
+    fn do_round(&mut self, round: Round) -> Option<Poisoned> {
+        let mut poisoned = self.commit(round.submissions);
+        for (owner, first_needed) in round.releases {
+            // A full disk keeps the segment; the owner's next release tries again.
+            if let Err(crate::types::ReleaseError::Poisoned(error)) = self.log.release(owner, first_needed) {
+                poisoned = Some(error);
+            }
+        }
+        for (owner, done) in round.forgets {
+            done(self.log.forget(owner).is_ok());
+        }
+        if let Some(done) = round.spare {
+            self.spare_asked = false;
+            if let Err(error) = self.log.take_spare(done) {
+                poisoned = Some(error);
+            }
+        }
+        self.ask_for_spare();
+        poisoned
+    }
+
+    /// Appends what was submitted, syncs once, and tells everyone.
+    fn commit(&mut self, submissions: Vec<Submission>) -> Option<Poisoned> {
+        if submissions.is_empty() {
+            return None;
+        }
+        let mut results = self.append(&submissions);
+        let mut poisoned = None;
+        if let Err(error) = self.log.sync() {
+            results.iter_mut().for_each(|result| *result = Err(error.clone().into()));
+            poisoned = Some(error);
+        }
+        for (submission, result) in submissions.into_iter().zip(results) {
+            if matches!(result, Err(AppendError::Full { .. })) {
+                self.shared.lock().metrics.refused += 1;
+            }
+            (submission.done)(result);
+        }
+        poisoned
+    }
+
+    fn append(&mut self, submissions: &[Submission]) -> Vec<Result<Vec<Location>, AppendError>> {
+        let all: Vec<Frame> = submissions.iter().flat_map(|submission| &submission.frames).cloned().collect();
+        match self.log.append(&all) {
+            Ok(mut locations) => {
+                let mut results = Vec::with_capacity(submissions.len());
+                for submission in submissions {
+                    let rest = locations.split_off(submission.frames.len());
+                    results.push(Ok(std::mem::replace(&mut locations, rest)));
+                }
+                results
+            }
+            // One that does not fit must not take the others with it.
+            Err(_) if submissions.len() > 1 => {
+                submissions.iter().map(|submission| self.log.append(&submission.frames)).collect()
+            }
+            Err(error) => vec![Err(error)],
+        }
+    }
+
+    fn publish(&self) {
+        let (metrics, needs) = (self.log.metrics(), self.log.oldest_segment_needs());
+        let mut queue = self.shared.lock();
+        queue.metrics = Metrics { refused: queue.metrics.refused, ..metrics };
+        queue.needs = needs;
+    }
+
+    /// Has the next segment's file made on another thread, so that no append waits for it to be zeroed.
+    fn ask_for_spare(&mut self) {
+        if self.spare_asked {
+            return;
+        }
+        let Some(job) = self.log.prepare() else { return };
+        let shared = self.shared.clone();
+        let make = move |job: SpareJob| {
+            let done = job.run();
+            shared.lock().spare = Some(done);
+            shared.work.notify_one();
+        };
+        // Without a thread the append that needs the file makes it.
+        self.spare_asked = std::thread::Builder::new().name("wal-spare".to_owned()).spawn(move || make(job)).is_ok();
+    }
+
+    fn end(&self, reason: Poisoned) {
+        let mut queue = self.shared.lock();
+        queue.ended = Some(reason);
+    }
+}
+
+/// Takes the oldest submissions, as many as one batch should have.
+fn take_batch(submissions: &mut Vec<Submission>) -> Vec<Submission> {
+    let mut bytes = 0usize;
+    let within = |submission: &&Submission| {
+        let fits = bytes < BATCH_BYTES_MAX;
+        bytes += submission.frames.iter().map(|frame| frame.payload.len()).sum::<usize>();
+        fits
+    };
+    let count = submissions.iter().take_while(within).count();
+    let rest = submissions.split_off(count);
+    std::mem::replace(submissions, rest)
+}
+
+/// Answers whoever still waits when the thread ends.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        let reason = queue.ended.get_or_insert(Poisoned { reason: "the writer's thread panicked".to_owned() }).clone();
+        let waiting = std::mem::take(&mut queue.submissions);
+        let forgets = std::mem::take(&mut queue.forgets);
+        drop(queue);
+        waiting.into_iter().for_each(|submission| (submission.done)(Err(reason.clone().into())));
+        forgets.into_iter().for_each(|(_, done)| done(false));
     }
 }

@@ -1,0 +1,226 @@
+//! The log itself: blocking calls on a disk, without a thread or a clock.
+
+mod append;
+mod open;
+mod release;
+#[cfg(test)]
+mod tests;
+
+pub use append::{SpareDone, SpareJob};
+
+use crate::files::{Failure, Files, Spare};
+use crate::format::PAGE;
+use crate::format::batch::Range;
+use crate::format::state::{Condition, OwnerState, Spot, State};
+use crate::reader::LogReader;
+use crate::recovered::Recovered;
+use crate::types::{AppendError, Frame, Location, OpenError, Options, Poisoned, ReleaseError, Released};
+use crate::writer::Metrics;
+use highwater_base::OwnerId;
+use highwater_base::planted::{Bug, active};
+use highwater_disk::{Disk, File};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The write-ahead log of one data directory.
+pub struct Log {
+    files: Files,
+    options: Options,
+    identity: u64,
+    owners: BTreeMap<OwnerId, Owner>,
+    /// Oldest first; the last one takes frames, if `tail` says so.
+    segments: Vec<Segment>,
+    tail: Tail,
+    /// Segments below are no part of the log.
+    first_segment: u64,
+    next_number: u64,
+    spares: Vec<Spare>,
+    next_spare: u64,
+    reader: LogReader,
+    poisoned: Option<Poisoned>,
+    /// Batches are laid out here, one after another in the same memory: fresh memory costs more than the copy.
+    buffer: Vec<u8>,
+    metrics: Metrics,
+    /// Held as long as the log is open.
+    _lock: Arc<dyn File>,
+}
+
+struct Owner {
+    state: OwnerState,
+    next_sequence: u64,
+}
+
+struct Segment {
+    number: u64,
+    file: Arc<dyn File>,
+    bytes: u64,
+    ranges: BTreeMap<OwnerId, Range>,
+}
+
+/// The end of the newest segment, in bytes of its file. `write_pos >= record_pos >= flush_pos`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Tail {
+    /// Where the next batch goes. After a cut it lies behind the remains, and takes nothing but the table.
+    write_pos: u64,
+    /// Where the last batch of frames ends.
+    record_pos: u64,
+    /// Below, everything is durable.
+    flush_pos: u64,
+    /// The segment takes more frames.
+    open: bool,
+    /// Where its table starts, once it has one.
+    table: Option<u64>,
+}
+
+impl Log {
+    /// Opens the log in `directory`, made if there is none, and finds out what survived. What is reported as surviving
+    /// is durable.
+    /// # Errors
+    /// `Locked`, `Version`, `Options`, or the system's.
+    pub fn open(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<(Self, Recovered), OpenError> {
+        open::open(Files { disk, directory: directory.to_path_buf() }, options)
+    }
+
+    /// Writes frames as one batch and says where each payload lies. Durable after [`Log::sync`]. Frames that do not fit
+    /// into one segment together are written as several batches.
+    /// # Errors
+    /// `Full` or `TooLarge`, which claim nothing, or `Poisoned`.
+    pub fn append(&mut self, frames: &[Frame]) -> Result<Vec<Location>, AppendError> {
+        self.alive()?;
+        self.append_frames(frames)
+    }
+
+    /// Makes everything that was appended durable.
+    /// # Errors
+    /// `Poisoned`; nothing that was not reported durable before may be reported so now.
+    pub fn sync(&mut self) -> Result<(), Poisoned> {
+        self.alive()?;
+        if active(Bug::AcknowledgeBeforeSync) {
+            return Ok(());
+        }
+        self.flush()
+    }
+
+    /// A reader of this log's frames.
+    #[must_use]
+    pub fn reader(&self) -> LogReader {
+        self.reader.clone()
+    }
+
+    /// Notes that `owner` needs nothing below `first_needed`, and gives back the oldest segments if nobody needs them.
+    /// The note itself is not durable before a segment goes.
+    /// # Errors
+    /// `Full` if the disk has no space for the record that justifies it, or `Poisoned`.
+    pub fn release(&mut self, owner: OwnerId, first_needed: u64) -> Result<Released, ReleaseError> {
+        self.alive()?;
+        if let Some(owner) = self.owners.get_mut(&owner) {
+            owner.state.first_needed = owner.state.first_needed.max(first_needed);
+        }
+        self.reclaim()
+    }
+
+    /// Drops everything of `owner` so far, and its mark, durably: it starts anew, under a new identity.
+    /// # Errors
+    /// As [`Log::release`].
+    pub fn forget(&mut self, owner: OwnerId) -> Result<Released, ReleaseError> {
+        self.alive()?;
+        self.forget_owner(owner)
+    }
+
+    /// The owners that still need the oldest segment, each with its highest position there: once all of them have
+    /// released past that, the segment can go. Empty while there is only the segment that is being written.
+    #[must_use]
+    pub fn oldest_segment_needs(&self) -> Vec<(OwnerId, u64)> {
+        match self.segments.first() {
+            Some(segment) if self.segments.len() > 1 || !self.tail.open => self.needs(segment).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Bytes of the segments in use.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.bytes).sum()
+    }
+
+    /// What was done since the log was opened.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        Metrics { log_bytes: self.bytes(), ..self.metrics }
+    }
+
+    /// Syncs, and records that the log was closed.
+    /// # Errors
+    /// `Poisoned`.
+    pub fn close(mut self) -> Result<(), Poisoned> {
+        self.alive()?;
+        self.flush()?;
+        let state = self.state(Condition::Clean);
+        self.files.write_state(&state).map_err(|failure| self.poison(&failure))
+    }
+
+    fn alive(&self) -> Result<(), Poisoned> {
+        self.poisoned.clone().map_or(Ok(()), Err)
+    }
+
+    fn flush(&mut self) -> Result<(), Poisoned> {
+        let Tail { write_pos, record_pos, flush_pos, .. } = self.tail;
+        assert!(write_pos >= record_pos && record_pos >= flush_pos, "positions are out of order: {:?}", self.tail);
+        if record_pos == flush_pos {
+            return Ok(());
+        }
+        let Some(segment) = self.segments.last() else { return Ok(()) };
+        let (file, number) = (segment.file.clone(), segment.number);
+        self.check(file.sync_data(), "syncing", number)?;
+        self.tail.flush_pos = record_pos;
+        self.metrics.syncs += 1;
+        Ok(())
+    }
+
+    /// Passes a result on, after stopping the log for good if it is an error.
+    fn check<T>(&mut self, result: std::io::Result<T>, verb: &str, segment: u64) -> Result<T, Poisoned> {
+        let path = self.files.segment_path(segment);
+        crate::files::tried(result, verb, &path).map_err(|failure| self.poison(&failure))
+    }
+
+    /// Stops the log for good, and records it if the disk still takes a record.
+    fn poison(&mut self, failure: &Failure) -> Poisoned {
+        let poisoned = Poisoned { reason: failure.to_string() };
+        self.poisoned = Some(poisoned.clone());
+        let state = self.state(Condition::Poisoned(poisoned.reason.clone()));
+        if let Err(second) = self.files.write_state(&state) {
+            // The caller learns of the first failure; the record is a help for people, and recovery does without it.
+            return Poisoned { reason: format!("{}; and recording it failed: {second}", poisoned.reason) };
+        }
+        poisoned
+    }
+
+    fn state(&self, condition: Condition) -> State {
+        State {
+            identity: self.identity,
+            condition,
+            boot_id: self.options.boot_id.clone(),
+            first_segment: self.first_segment,
+            synced: self.flushed(),
+            owners: self.owners.iter().map(|(owner, known)| (*owner, known.state)).collect(),
+        }
+    }
+
+    /// The place below which everything is durable.
+    fn flushed(&self) -> Spot {
+        self.segments.last().map_or(Spot { segment: self.first_segment.max(1) - 1, offset: PAGE }, |segment| Spot {
+            segment: segment.number,
+            offset: self.tail.flush_pos,
+        })
+    }
+
+    /// The owners that need something in a segment, each with its highest position there.
+    fn needs(&self, segment: &Segment) -> impl Iterator<Item = (OwnerId, u64)> {
+        let needed = |(owner, range): (&OwnerId, &Range)| {
+            let first_needed = self.owners.get(owner).map_or(0, |owner| owner.state.first_needed);
+            (range.position_max >= first_needed).then_some((*owner, range.position_max))
+        };
+        segment.ranges.iter().filter_map(needed)
+    }
+}

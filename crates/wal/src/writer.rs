@@ -76,7 +76,7 @@ impl Shared {
 /// The writer's thread.
 pub struct Writer {
     handle: WriterHandle,
-    thread: JoinHandle<Result<(), Poisoned>>,
+    thread: std::io::Result<JoinHandle<Result<(), Poisoned>>>,
 }
 
 /// Gives work to the writer; any number of clones.
@@ -86,15 +86,17 @@ pub struct WriterHandle {
 }
 
 impl Writer {
-    /// Starts the thread.
-    /// # Errors
-    /// The system's, if there can be no thread.
-    pub fn spawn(log: Log) -> std::io::Result<Self> {
+    /// Starts the thread. If the system gives none, every submission is answered with an error.
+    #[must_use]
+    pub fn spawn(log: Log) -> Self {
         let shared = Arc::new(Shared::default());
         shared.lock().needs = log.oldest_segment_needs();
         let worker = Worker { log, shared: shared.clone(), spare_asked: false };
-        let thread = std::thread::Builder::new().name("wal".to_owned()).spawn(move || worker.run())?;
-        Ok(Self { handle: WriterHandle { shared }, thread })
+        let thread = std::thread::Builder::new().name("wal".to_owned()).spawn(move || worker.run());
+        if let Err(error) = &thread {
+            shared.lock().ended = Some(Poisoned { reason: format!("the writer has no thread: {error}") });
+        }
+        Self { handle: WriterHandle { shared }, thread }
     }
 
     /// A handle.
@@ -110,7 +112,10 @@ impl Writer {
         self.handle.shared.lock().stopping = true;
         self.handle.shared.work.notify_all();
         let panicked = || Poisoned { reason: "the writer's thread panicked".to_owned() };
-        self.thread.join().unwrap_or_else(|_| Err(panicked()))
+        match self.thread {
+            Ok(thread) => thread.join().unwrap_or_else(|_| Err(panicked())),
+            Err(error) => Err(Poisoned { reason: format!("the writer has no thread: {error}") }),
+        }
     }
 }
 

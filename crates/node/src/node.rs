@@ -117,7 +117,9 @@ impl Node {
                 tracing::error!("a thread of the node had panicked");
             }
         }
-        writer.stop();
+        if let Err(error) = writer.stop() {
+            tracing::error!(%error, "the log was not closed");
+        }
     }
 }
 

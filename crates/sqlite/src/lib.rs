@@ -12,6 +12,8 @@
 //! - [`engine`]: one open database: its log, checkpoints, recovery
 //! - [`record`], [`log`], [`meta`]: the bytes it keeps
 //! - [`bind`]: how a database gets a stream
+//! - [`batch`], [`replicator`], [`push`]: what is sent, when, and what each answer means
+//! - [`restore`], [`verify`]: a database from its stream, and against it
 //!
 //! # Invariants
 //! A commit is in the log before SQLite shows it to anyone, or it is rolled back. The database file changes in
@@ -20,6 +22,7 @@
 //! # Must not depend on
 //! `wal`, `store`, `consensus`, `node`: the server's parts. Nor on a SQLite library at build time: the host brings it.
 
+pub mod batch;
 pub mod bind;
 pub mod engine;
 pub mod ffi;
@@ -27,5 +30,9 @@ pub mod functions;
 pub mod host;
 pub mod log;
 pub mod meta;
+pub mod push;
 pub mod record;
+pub mod replicator;
+pub mod restore;
+pub mod verify;
 pub mod vfs;

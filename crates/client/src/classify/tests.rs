@@ -137,6 +137,7 @@ proptest! {
         fields in proptest::collection::vec(("[a-zA-Z-]{1,24}", proptest::collection::vec(any::<u8>(), 0..32)), 0..8),
         body in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
-        let _ = classify(WriteKind::Keyed, status, &Headers::new(fields), &body);
+        let answer = classify(WriteKind::Keyed, status, &Headers::new(fields), &body);
+        prop_assert_eq!(answer.status, status);
     }
 }

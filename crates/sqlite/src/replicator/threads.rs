@@ -1,0 +1,296 @@
+//! The process's sender threads: a few for all databases, none while nothing is to be done.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Threads at the most. A request to a server that does not answer holds one for ten seconds; four let three such
+/// databases leave the others alone, and a backoff of five seconds lets many more take turns.
+const THREADS_MAX: usize = 4;
+
+/// Time after which a thread with nothing to do ends.
+const THREAD_IDLE: Duration = Duration::from_secs(5);
+
+/// What a turn of a task wants next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Another turn, after the others' turns.
+    Again,
+    /// A turn at this time, unless one is asked for earlier.
+    At(Instant),
+    /// Nothing until somebody asks.
+    Idle,
+}
+
+/// Something that takes turns on the pool's threads; never two turns at once.
+pub(super) trait Task: Send + Sync + 'static {
+    /// Takes a turn. Does not panic.
+    fn turn(&self) -> Next;
+    /// The task's place in the pool's books.
+    fn schedule(&self) -> &Schedule;
+}
+
+/// A task's place in the pool's books; guarded by the pool's lock.
+#[derive(Debug, Default)]
+pub(super) struct Schedule(Mutex<Standing>);
+
+#[derive(Debug, Default)]
+struct Standing {
+    queued: bool,
+    running: bool,
+    again: bool,
+    timer: Option<(Instant, u64)>,
+}
+
+impl Schedule {
+    fn lock(&self) -> MutexGuard<'_, Standing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Guard = MutexGuard<'static, State>;
+
+/// The threads and their queue.
+pub(super) struct Pool {
+    process: u32,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    ready: VecDeque<Arc<dyn Task>>,
+    timers: BTreeMap<(Instant, u64), Weak<dyn Task>>,
+    timers_made: u64,
+    threads: usize,
+    waiting: usize,
+}
+
+impl Pool {
+    /// The pool of this process. A child of `fork()` has its own: of its parent's it inherited the memory, but neither
+    /// the threads nor whoever was to release the locks.
+    pub(super) fn shared() -> &'static Pool {
+        static SHARED: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
+        loop {
+            let seen = SHARED.load(Ordering::Acquire);
+            // SAFETY: the pointer is null or comes from `Box::leak` below, which nothing ever frees.
+            match unsafe { seen.as_ref() } {
+                Some(pool) if pool.process == std::process::id() => return pool,
+                _ => {}
+            }
+            let pool = Box::new(Pool { process: std::process::id(), state: Mutex::default(), changed: Condvar::new() });
+            let fresh = Box::into_raw(pool);
+            if SHARED.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                // SAFETY: `fresh` came from `Box::into_raw` above and was given to nobody.
+                drop(unsafe { Box::from_raw(fresh) });
+            }
+        }
+    }
+
+    /// Asks for a turn of `task`, soon.
+    pub(super) fn wake(&'static self, task: &Arc<dyn Task>) {
+        let mut state = self.lock();
+        self.enqueue(&mut state, task);
+    }
+
+    fn enqueue(&'static self, state: &mut State, task: &Arc<dyn Task>) {
+        let mut standing = task.schedule().lock();
+        if standing.running {
+            standing.again = true;
+            return;
+        }
+        if std::mem::replace(&mut standing.queued, true) {
+            return;
+        }
+        if let Some(timer) = standing.timer.take() {
+            state.timers.remove(&timer);
+        }
+        drop(standing);
+        state.ready.push_back(Arc::clone(task));
+        if state.waiting > 0 {
+            self.changed.notify_one();
+        } else if state.threads < THREADS_MAX {
+            self.spawn(state);
+        }
+    }
+
+    fn spawn(&'static self, state: &mut State) {
+        let spawned = with_signals_blocked(|| {
+            thread::Builder::new().name("highwater-send".to_owned()).stack_size(512 << 10).spawn(|| self.work())
+        });
+        // Without a thread the task stays queued, and the next wake tries again.
+        state.threads += usize::from(spawned.is_ok());
+    }
+
+    fn work(&'static self) {
+        let mut state = self.lock();
+        loop {
+            let (now, task) = self.take(state);
+            state = now;
+            let Some(task) = task else { break };
+            drop(state);
+            let next = task.turn();
+            state = self.lock();
+            self.settle(&mut state, &task, next);
+        }
+        state.threads -= 1;
+    }
+
+    /// The next task that is due; waits for one, and gives up when nothing is to be waited for.
+    fn take(&'static self, mut state: Guard) -> (Guard, Option<Arc<dyn Task>>) {
+        loop {
+            self.fire(&mut state, Instant::now());
+            if let Some(task) = state.ready.pop_front() {
+                let mut standing = task.schedule().lock();
+                standing.queued = false;
+                standing.running = true;
+                drop(standing);
+                return (state, Some(task));
+            }
+            // One thread minds the timers; the others end when they have been idle for a while.
+            let first = state.timers.keys().next().map(|&(at, _)| at).filter(|_| state.waiting == 0);
+            let wait = first.map_or(THREAD_IDLE, |at| at.saturating_duration_since(Instant::now()));
+            state.waiting += 1;
+            let (now, result) = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner);
+            state = now;
+            state.waiting -= 1;
+            let minded = state.timers.is_empty() || state.waiting > 0;
+            if result.timed_out() && first.is_none() && state.ready.is_empty() && minded {
+                return (state, None);
+            }
+        }
+    }
+
+    fn fire(&'static self, state: &mut State, now: Instant) {
+        while let Some(entry) = state.timers.first_entry()
+            && entry.key().0 <= now
+        {
+            if let Some(task) = entry.remove().upgrade() {
+                task.schedule().lock().timer = None;
+                self.enqueue(state, &task);
+            }
+        }
+    }
+
+    fn settle(&'static self, state: &mut State, task: &Arc<dyn Task>, next: Next) {
+        let mut standing = task.schedule().lock();
+        standing.running = false;
+        let again = std::mem::take(&mut standing.again);
+        match next {
+            Next::At(at) if !again => {
+                state.timers_made += 1;
+                let timer = (at, state.timers_made);
+                standing.timer = Some(timer);
+                state.timers.insert(timer, Arc::downgrade(task));
+                // Whoever minds the timers may be waiting for a later one.
+                self.changed.notify_one();
+            }
+            Next::Idle if !again => {}
+            _ => {
+                drop(standing);
+                self.enqueue(state, task);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs `spawn` while this thread takes no signal, so that the thread it starts never will: signals are the host
+/// program's affair.
+#[cfg(unix)]
+fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are initialised by the calls that take them, and the mask is this thread's own.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed::<libc::sigset_t>(), std::mem::zeroed::<libc::sigset_t>());
+        libc::sigfillset(&raw mut all);
+        let blocked = libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) == 0;
+        let result = spawn();
+        if blocked {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        }
+        result
+    }
+}
+
+/// Runs `spawn`; there are no signals here.
+#[cfg(not(unix))]
+fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
+    spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    #[derive(Default)]
+    struct Counting {
+        schedule: Schedule,
+        turns: AtomicU32,
+        running: AtomicU32,
+        overlaps: AtomicU32,
+        timed: AtomicU32,
+    }
+
+    impl Task for Counting {
+        fn turn(&self) -> Next {
+            self.overlaps.fetch_max(self.running.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(1));
+            self.turns.fetch_add(1, Ordering::SeqCst);
+            self.running.fetch_sub(1, Ordering::SeqCst);
+            match self.timed.load(Ordering::SeqCst) {
+                0 => Next::Idle,
+                left => {
+                    self.timed.store(left - 1, Ordering::SeqCst);
+                    Next::At(Instant::now() + Duration::from_millis(5))
+                }
+            }
+        }
+
+        fn schedule(&self) -> &Schedule {
+            &self.schedule
+        }
+    }
+
+    fn eventually(what: &str, holds: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !holds() {
+            assert!(started.elapsed() < Duration::from_secs(10), "{what}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_task_takes_one_turn_at_a_time_and_none_is_lost() {
+        let tasks: Vec<Arc<Counting>> = (0..20).map(|_| Arc::default()).collect();
+        for _ in 0..50 {
+            for task in &tasks {
+                Pool::shared().wake(&(Arc::clone(task) as Arc<dyn Task>));
+            }
+        }
+        for task in &tasks {
+            let before = task.turns.load(Ordering::SeqCst);
+            Pool::shared().wake(&(Arc::clone(task) as Arc<dyn Task>));
+            eventually("a turn after the last wake", || task.turns.load(Ordering::SeqCst) > before);
+            assert_eq!(task.overlaps.load(Ordering::SeqCst), 0);
+        }
+    }
+
+    #[test]
+    fn timers_fire_and_threads_are_few() {
+        let tasks: Vec<Arc<Counting>> = (0..50).map(|_| Arc::default()).collect();
+        for task in &tasks {
+            task.timed.store(3, Ordering::SeqCst);
+            Pool::shared().wake(&(Arc::clone(task) as Arc<dyn Task>));
+        }
+        for task in &tasks {
+            eventually("three timers and the first turn", || task.turns.load(Ordering::SeqCst) >= 4);
+        }
+        assert!(Pool::shared().lock().threads <= THREADS_MAX);
+    }
+}

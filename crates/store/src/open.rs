@@ -6,7 +6,7 @@ use crate::options::Options;
 use crate::store::Store;
 use bytes::Bytes;
 use highwater_base::OwnerId;
-use highwater_disk::{Disk, OpenMode};
+use highwater_disk::{Disk, File, OpenMode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -130,12 +130,14 @@ impl Store {
             listing = Listing::of(&*disk, directory)?;
         }
         let generation = listing.generations.pop_last().expect("there is one, or it was just made");
-        let contents = load(&*disk, directory, owner, generation)?;
+        let index = index::path(directory, generation);
+        let (file, contents) = load(&*disk, &index, owner, generation)?;
         let named: BTreeSet<u32> = contents.objects.values().flat_map(|image| &image.extents).map(|e| e.file).collect();
         if let Some(missing) = named.difference(&listing.data).next() {
             let path = files::path(directory, *missing);
             return Err(OpenError::Damaged { path, what: "the file is missing".into() });
         }
+        index::settle(&*file, &contents).map_err(io_error(&index))?;
         tidy(&*disk, directory, &listing, &named)?;
         let newest = listing.data.last().map_or(0, |file| file + 1);
         let next_file = contents.head.file_next.max(newest);
@@ -156,16 +158,11 @@ impl Store {
     }
 }
 
-/// Reads an index, and cuts a torn tail off it.
-fn load(disk: &dyn Disk, directory: &Path, owner: OwnerId, generation: u64) -> Result<Contents, OpenError> {
-    let path = index::path(directory, generation);
-    let file = disk.open(&path, OpenMode::Write).map_err(io_error(&path))?;
-    let contents = index::load(&*file, owner, generation).map_err(|error| scan_error(path.clone(), error))?;
-    if contents.torn_bytes > 0 {
-        let cut = file.set_length(contents.position.end).and_then(|()| file.sync_all());
-        cut.map_err(io_error(&path))?;
-    }
-    Ok(contents)
+/// Reads an index.
+fn load(disk: &dyn Disk, path: &Path, owner: OwnerId, generation: u64) -> Result<(Arc<dyn File>, Contents), OpenError> {
+    let file = disk.open(path, OpenMode::Write).map_err(io_error(path))?;
+    let contents = index::load(&*file, owner, generation).map_err(|error| scan_error(path.into(), error))?;
+    Ok((file, contents))
 }
 
 /// Removes what a crash left behind.

@@ -150,7 +150,10 @@ impl Inode {
             }
             done += length;
         }
-        self.length = self.length.max(offset + bytes.len() as u64);
+        let end = offset + bytes.len() as u64;
+        // As a page that is written again is dirty again, so is the length once the file's end is.
+        self.length_forgotten = self.length_forgotten && end < self.length;
+        self.length = self.length.max(end);
     }
 
     /// Notes what a page was before it is changed.
@@ -188,6 +191,7 @@ impl Inode {
             self.reserved_pages = self.reserved_pages.min(keep);
             self.recount();
         }
+        self.length_forgotten = self.length_forgotten && length == self.length;
         self.length = length;
     }
 

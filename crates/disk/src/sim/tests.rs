@@ -41,3 +41,25 @@ fn what_was_synced_stays_and_what_was_not_may_go() {
     }
     assert!(kept > 0 && gone > kept, "{kept} kept, {gone} lost");
 }
+
+#[test]
+fn what_a_failed_sync_forgot_is_durable_once_it_was_written_again_and_not_before() {
+    let (mut lost, bytes) = (0, [7; 6000]);
+    for (seed, again) in (0..64).map(|seed| (seed, seed % 2 == 0)) {
+        let disk = disk(seed);
+        let file = disk.open(&path("a"), OpenMode::CreateNew).expect("create");
+        disk.sync_directory(Path::new("/d")).expect("sync");
+        file.write_at(&bytes, 0).expect("write");
+        disk.fail_next(Operation::Sync, "a");
+        file.sync_data().expect_err("it fails once");
+        if again {
+            file.write_at(&bytes, 0).expect("write");
+        }
+        file.sync_data().expect("the second one says yes");
+        disk.power_loss();
+        let whole = contents(&disk, "a").expect("the name was synced") == bytes;
+        assert!(whole || !again, "seed {seed}");
+        lost += u64::from(!whole);
+    }
+    assert!(lost > 0, "a second sync alone is no good");
+}

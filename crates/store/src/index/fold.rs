@@ -41,7 +41,7 @@ pub(crate) fn fold(
     let file = disk.open(&path(directory, old.generation), OpenMode::Read)?;
     let scan = Scan::new(&*file, Identity { owner, generation: old.generation })?.up_to(old.end)?;
     let mut changes = Changes::new();
-    let base = Reached { checkpoint: old.base_checkpoint, end: old.base_bytes, head: Head::default() };
+    let base = Reached { checkpoint: old.base_checkpoint, start: 0, end: old.base_bytes, head: Head::default() };
     let reached = scan.deltas(base, &mut |record| take_in(&mut changes, record))?;
     if (reached.checkpoint, reached.end) != (old.checkpoint, old.end) {
         let what = format!("the delta of checkpoint {} is bad", reached.checkpoint + 1);

@@ -85,6 +85,8 @@ pub(crate) struct Contents {
     pub objects: BTreeMap<u64, Image>,
     pub head: Head,
     pub position: Position,
+    /// Position of the last whole checkpoint's first block; 0 if that is the base.
+    pub last_start: u64,
     /// Bytes behind the last whole delta, which are no part of the index.
     pub torn_bytes: u64,
 }
@@ -121,7 +123,27 @@ pub(crate) fn load(file: &dyn File, owner: OwnerId, generation: u64) -> Result<C
         stale: Vec::new(),
     };
     let torn_bytes = scan.file_bytes() - reached.end;
-    Ok(Contents { objects, head: reached.head, position, torn_bytes })
+    Ok(Contents { objects, head: reached.head, position, last_start: reached.start, torn_bytes })
+}
+
+/// Makes durable what [`load`] found, and nothing else of the file.
+///
+/// The process before may have died with its last delta in the page cache alone, even after a sync of it failed: the kernel
+/// takes such pages for written. So the delta is written again as it is, and then synced. All before it was synced well:
+/// after a failed sync nothing is appended.
+/// # Errors
+/// The disk's.
+pub(crate) fn settle(file: &dyn File, contents: &Contents) -> io::Result<()> {
+    let end = contents.position.end;
+    if contents.torn_bytes > 0 {
+        file.set_length(end)?;
+    }
+    if contents.last_start > 0 {
+        let mut delta = vec![0; (end - contents.last_start) as usize];
+        file.read_exact_at(&mut delta, contents.last_start)?;
+        file.write_at(&delta, contents.last_start)?;
+    }
+    file.sync_all()
 }
 
 /// Writes and syncs an index file with nothing but a base, under its temporary name; returns its bytes.

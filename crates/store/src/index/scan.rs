@@ -33,6 +33,8 @@ fn damaged<T>(position: u64, what: impl Into<String>) -> Result<T, ScanError> {
 pub(crate) struct Reached {
     /// Number of the last whole checkpoint.
     pub checkpoint: u64,
+    /// Position of its first block.
+    pub start: u64,
     /// Position behind its last block.
     pub end: u64,
     pub head: Head,
@@ -100,7 +102,7 @@ impl<'a> Scan<'a> {
             position += HEADER_BYTES as u64 + u64::from(header.body_bytes);
             number += 1;
             if let Some(head) = head {
-                return Ok(Reached { checkpoint, end: position, head });
+                return Ok(Reached { checkpoint, start: 0, end: position, head });
             }
         }
     }
@@ -129,7 +131,7 @@ impl<'a> Scan<'a> {
                             reached.head = head;
                         }
                     }
-                    (reached.checkpoint, reached.end) = (reached.checkpoint + 1, end);
+                    (reached.checkpoint, reached.start, reached.end) = (reached.checkpoint + 1, position, end);
                 }
                 Delta::Bad if self.later_block(position, reached.checkpoint + 1)? => {
                     return damaged(position, "a delta is bad, and a later checkpoint stands behind it");

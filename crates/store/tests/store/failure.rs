@@ -57,13 +57,13 @@ fn whatever_fails_once_or_twice_is_survived_and_nothing_reported_is_lost() {
     ];
     let mut failures = 0;
     for operation in operations {
-        for after in 0..20 {
+        for after in 0..14 {
             for (times, error) in [(1, EIO), (2, EIO), (3, ENOSPC)] {
                 failures += life(after, operation, after, times, error);
             }
         }
     }
-    assert!(failures > 150, "{failures} failures are no matrix");
+    assert!(failures > 100, "{failures} failures are no matrix");
 }
 
 /// After a failed sync the kernel may have dropped the pages and taken them for written: syncing the same file again
@@ -111,6 +111,31 @@ fn an_index_whose_sync_failed_is_replaced_before_anything_is_reported() {
         disk.power_loss();
         world.reopen().expect("sound").check_payload();
     }
+}
+
+/// The kernel takes pages of a failed sync for written: the next process reads the delta from the page cache, and a mere
+/// sync of it does nothing.
+#[test]
+fn a_delta_found_after_a_failed_sync_and_a_dead_process_is_made_durable_by_the_open() {
+    let mut found = 0;
+    for seed in 0..16 {
+        let disk = new_disk(seed);
+        let mut world = World::new(&disk, small());
+        world.append(1, 1000);
+        world.checkpoint().expect("sound");
+        world.append(1, 5000);
+        disk.fail_next(Operation::Sync, "index-");
+        world.checkpoint().expect_err("the sync failed");
+        disk.crash_process();
+        let world = world.reopen().expect("sound");
+        let applied = world.store.status().applied;
+        found += u64::from(applied == 2);
+        disk.power_loss();
+        let world = world.reopen().expect("sound");
+        assert_eq!(world.store.status().applied, applied, "seed {seed}: the log was released by it");
+        world.check_payload();
+    }
+    assert!(found > 0);
 }
 
 #[test]

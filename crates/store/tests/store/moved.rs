@@ -34,22 +34,26 @@ fn a_plan_of_a_deleted_file_says_moved_and_not_damaged() {
 /// Deleting what an index on disk still names would make that index refuse to open after a crash.
 #[test]
 fn a_dead_file_stays_until_an_index_without_it_is_synced() {
-    let disk = new_disk(1);
-    let mut world = World::new(&disk, small());
-    world.append(1, 250_000);
-    world.checkpoint().expect("sound");
-    world.append(2, 250_000);
-    let checkpoint = world.begin();
-    world.remove(1);
-    let result = checkpoint.run(&*world.log);
-    world.end(result).expect("sound");
-    let before = world.store.status();
-    assert_eq!((before.files, before.stored_bytes), (2, 500_000), "the index still names object 1");
-    disk.power_loss();
-    let mut world = world.reopen().expect("sound");
-    world.checkpoint().expect("sound");
-    let after = world.store.status();
-    assert_eq!((after.files, after.stored_bytes), (1, 250_000));
+    for stored_before in [true, false] {
+        let disk = new_disk(1);
+        let mut world = World::new(&disk, small());
+        world.append(1, 250_000);
+        if stored_before {
+            world.checkpoint().expect("sound");
+        }
+        world.append(2, 250_000);
+        let checkpoint = world.begin();
+        world.remove(1);
+        let result = checkpoint.run(&*world.log);
+        world.end(result).expect("sound");
+        let before = world.store.status();
+        assert_eq!((before.files, before.stored_bytes), (2, 500_000), "the index still names object 1");
+        disk.power_loss();
+        let mut world = world.reopen().expect("sound");
+        world.checkpoint().expect("sound");
+        let after = world.store.status();
+        assert_eq!((after.files, after.stored_bytes), (1, 250_000));
+    }
 }
 
 /// A removed object must not come back when the checkpoint that was moving it ends.

@@ -98,7 +98,8 @@ fn a_start_reads_the_index_and_none_of_the_payload() {
     // The states say the objects' lengths in decimal, hence the few bytes.
     assert_eq!(reads, reads_large);
     assert!(bytes_large < bytes + 20 * 8, "{bytes} bytes with 2 kB of payload, {bytes_large} with 10 MB");
-    assert!(bytes_large < 10_000);
+    // Once to load it, and once more its last delta, which is written again.
+    assert!(bytes_large < 20_000, "{bytes_large}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Health, readiness, metrics and status.
 
+use crate::error::{Code, Error};
 use crate::router::App;
 use crate::service::Service;
 use axum::Json;
@@ -55,7 +56,18 @@ pub(crate) async fn ready<S: Service>(State(app): State<App<S>>) -> Response {
     if app.service.ready() {
         return (no_store, "ready\n").into_response();
     }
-    (StatusCode::SERVICE_UNAVAILABLE, no_store, format!("{}\n", why_not(&app.service.status()))).into_response()
+    let reason = match ask(&app).await {
+        Ok(status) => why_not(&status),
+        Err(error) => return error.into_response(),
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, no_store, format!("{reason}\n")).into_response()
+}
+
+/// Asks the node how it is; it may take a moment, so not on a thread that serves others.
+async fn ask<S: Service>(app: &App<S>) -> Result<Status, Error> {
+    let service = app.service.clone();
+    let asked = tokio::task::spawn_blocking(move || service.status()).await;
+    asked.map_err(|_| Error::new(Code::Internal, "the node's state could not be asked"))
 }
 
 fn why_not(status: &Status) -> String {
@@ -73,17 +85,17 @@ fn why_not(status: &Status) -> String {
 }
 
 /// `/v1/admin/status`: the node, its groups and its log, as JSON.
-pub(crate) async fn status<S: Service>(State(app): State<App<S>>) -> Response {
+pub(crate) async fn status<S: Service>(State(app): State<App<S>>) -> Result<Response, Error> {
     let status = json!({
-        "node": app.service.status(),
+        "node": ask(&app).await?,
         "http": { "mode": "open", "request_bytes_max": app.options.request_bytes_max },
     });
-    ([(header::CACHE_CONTROL, "no-store")], Json(status)).into_response()
+    Ok(([(header::CACHE_CONTROL, "no-store")], Json(status)).into_response())
 }
 
 /// `/metrics`: OpenMetrics text.
-pub(crate) async fn metrics<S: Service>(State(app): State<App<S>>) -> Response {
-    let status = app.service.status();
+pub(crate) async fn metrics<S: Service>(State(app): State<App<S>>) -> Result<Response, Error> {
+    let status = ask(&app).await?;
     let mut out = String::new();
     app.counts.render(&mut out);
     for (name, kind, help, value) in numbers(&status) {
@@ -93,7 +105,7 @@ pub(crate) async fn metrics<S: Service>(State(app): State<App<S>>) -> Response {
     }
     line(&mut out, "# EOF");
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")], out).into_response()
+    Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")], out).into_response())
 }
 
 fn numbers(status: &Status) -> [(&'static str, &'static str, &'static str, u64); 11] {

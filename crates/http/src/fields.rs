@@ -47,18 +47,17 @@ pub(crate) fn closes(headers: &HeaderMap) -> Result<bool, Error> {
     Ok(value.trim_ascii().eq_ignore_ascii_case(b"true"))
 }
 
-/// The content type, normalised: each `;`-separated part trimmed and in lower case, joined with `; `.
+/// The content type, normalised: each `;`-separated part trimmed and in lower case, empty ones dropped, joined with
+/// `; `. One that is empty counts as absent.
 pub(crate) fn content_type(headers: &HeaderMap) -> Result<Option<String>, Error> {
     let name = header::CONTENT_TYPE;
-    let Some(text) = single(headers, &name, Code::InvalidHeader)?.filter(|text| !text.is_empty()) else {
-        return Ok(None);
-    };
-    let parts: Vec<String> = text.split(';').map(|part| part.trim_matches([' ', '\t']).to_ascii_lowercase()).collect();
-    let normalised = parts.join("; ");
+    let text = single(headers, &name, Code::InvalidHeader)?.unwrap_or_default();
+    let parts = text.split(';').map(|part| part.trim_matches([' ', '\t']).to_ascii_lowercase());
+    let normalised = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
     if normalised.len() > CONTENT_TYPE_BYTES_MAX {
         return Err(malformed(&name, &format!("at most {CONTENT_TYPE_BYTES_MAX} bytes")));
     }
-    Ok(Some(normalised))
+    Ok(Some(normalised).filter(|normalised| !normalised.is_empty()))
 }
 
 /// Whether a normalised content type asks for JSON mode.

@@ -18,7 +18,7 @@ pub trait Service: Clone + Send + Sync + 'static {
     /// Whether the node serves.
     fn ready(&self) -> bool;
 
-    /// The node, for the status page and the metrics.
+    /// The node, for the status page and the metrics; may block for a moment.
     fn status(&self) -> Status;
 
     /// A fresh token for a stream that is about to be created.

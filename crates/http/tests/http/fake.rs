@@ -1,0 +1,252 @@
+//! A node in memory: the real machine of streams, bytes in a map, and faults on demand.
+
+use bytes::Bytes;
+use highwater_base::{Digest, Incarnation, Millis};
+use highwater_http::Service;
+use highwater_node::{
+    Durability, GroupState, GroupStatus, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer,
+};
+use highwater_stream::machine::Options;
+use highwater_stream::{Command, Effect, Head, Machine, Operation, Outcome, ProducerKey, ReadScope, Refusal};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Where a request meets the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    Route,
+    Early,
+    Admit,
+    Write,
+    Head,
+    Read,
+}
+
+#[derive(Clone)]
+pub struct Fake(Arc<Inner>);
+
+struct Inner {
+    identity: Identity,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+struct State {
+    machine: Machine,
+    bytes: BTreeMap<u64, Vec<u8>>,
+    now: Millis,
+    token: u64,
+    faults: BTreeMap<Stage, Unavailable>,
+    /// What the next write, head or read is refused with in place of the machine's answer.
+    refusal: Option<Refusal>,
+    seen: Vec<Stage>,
+}
+
+impl Fake {
+    pub fn new() -> Self {
+        Self::with(Options::default())
+    }
+
+    pub fn with(options: Options) -> Self {
+        let identity = Identity { cluster_id: "fake-1".to_owned(), node_id: 1, protocol: 11 };
+        let state = State {
+            machine: Machine::new(options),
+            bytes: BTreeMap::new(),
+            now: Millis(1_000),
+            token: 1 << 52,
+            faults: BTreeMap::new(),
+            refusal: None,
+            seen: Vec::new(),
+        };
+        Self(Arc::new(Inner { identity, state: Mutex::new(state), changed: Notify::new() }))
+    }
+
+    /// Fails every later call of this stage.
+    pub fn fail(&self, stage: Stage, unavailable: Unavailable) {
+        self.state().faults.insert(stage, unavailable);
+    }
+
+    pub fn heal(&self) {
+        self.state().faults.clear();
+    }
+
+    /// Answers the next request with a refusal that the machine gives only after events that are not built yet.
+    pub fn refuse_next(&self, refusal: Refusal) {
+        self.state().refusal = Some(refusal);
+    }
+
+    /// Lets time pass.
+    pub fn pass(&self, milliseconds: u64) {
+        let mut state = self.state();
+        state.now = state.now.plus(milliseconds);
+    }
+
+    /// The stages that requests reached since the last call.
+    pub fn seen(&self) -> Vec<Stage> {
+        std::mem::take(&mut self.state().seen)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("no test panics inside")
+    }
+
+    fn enter(&self, stage: Stage) -> Result<MutexGuard<'_, State>, Unavailable> {
+        let mut state = self.state();
+        state.seen.push(stage);
+        match state.faults.get(&stage) {
+            Some(fault) => Err(fault.clone()),
+            None => Ok(state),
+        }
+    }
+
+    fn try_read(&self, request: &ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
+        let mut state = self.enter(Stage::Read)?;
+        if let Some(refusal) = state.refusal.take() {
+            return Ok(Err(refusal));
+        }
+        let scope = state.machine.check_read(&request.path, request.incarnation, request.from);
+        Ok(scope.map(|scope| slice(&state, &scope, request.length_max)))
+    }
+}
+
+fn slice(state: &State, scope: &ReadScope, length_max: u64) -> ReadAnswer {
+    let start = scope.start.0;
+    let end = scope.next.0.min(start.saturating_add(length_max));
+    let bytes = state.bytes.get(&scope.object).map_or(&[][..], |bytes| &bytes[start as usize..end as usize]);
+    let up_to_date = end == scope.next.0;
+    ReadAnswer {
+        start: scope.start,
+        next: highwater_base::Offset(end),
+        incarnation: scope.incarnation,
+        content_type: scope.content_type.clone(),
+        up_to_date,
+        closed: up_to_date && scope.closed,
+        body: Bytes::copy_from_slice(bytes),
+        timed_out: false,
+    }
+}
+
+impl Service for Fake {
+    type Admission = ();
+
+    fn identity(&self) -> &Identity {
+        &self.0.identity
+    }
+
+    fn ready(&self) -> bool {
+        self.state().faults.is_empty()
+    }
+
+    fn status(&self) -> Status {
+        let ready = self.ready();
+        let reason = || GroupState::Damaged("its log cannot be believed".to_owned());
+        let group = GroupStatus {
+            id: 0,
+            leader: Some(1),
+            term: 1,
+            commit: 3,
+            applied: 3,
+            voters: vec![1],
+            streams: 2,
+            store_bytes: 0,
+            unmoved_bytes: 0,
+            state: if ready { GroupState::Serving } else { reason() },
+        };
+        Status {
+            identity: self.0.identity.clone(),
+            uptime_ms: 2_500,
+            ready,
+            failed: None,
+            groups: vec![group],
+            wal_bytes: 4_096,
+            wal_syncs: 7,
+            wal_batches: 7,
+            ingress_bytes: 0,
+            uncommitted_bytes: 0,
+            live_reads: 0,
+        }
+    }
+
+    fn issue_incarnation(&self) -> Incarnation {
+        let mut state = self.state();
+        state.token += 1;
+        Incarnation::new(state.token).expect("a token in range")
+    }
+
+    fn route(&self, _path: &str) -> Result<(), Unavailable> {
+        self.enter(Stage::Route).map(drop)
+    }
+
+    fn admit(&self, _bytes: u64) -> Result<(), Unavailable> {
+        self.enter(Stage::Admit).map(drop)
+    }
+
+    async fn early(
+        &self,
+        path: &str,
+        incarnation: Incarnation,
+        key: &ProducerKey,
+    ) -> Result<Option<Result<Outcome, Refusal>>, Unavailable> {
+        self.enter(Stage::Early).map(|state| state.machine.early(path, incarnation, key))
+    }
+
+    async fn write(&self, path: String, operation: Operation, (): ()) -> Result<WriteAnswer, Unavailable> {
+        let result = {
+            let mut state = self.enter(Stage::Write)?;
+            let body = match &operation {
+                Operation::Create(create) => create.body.clone(),
+                Operation::Append(append) => append.body.clone(),
+                Operation::Delete { .. } => Bytes::new(),
+            };
+            let command = Command { at: state.now, path, operation };
+            let applied = match state.refusal.take() {
+                Some(refusal) => highwater_stream::Applied { result: Err(refusal), effect: None },
+                None => state.machine.apply(&command),
+            };
+            match applied.effect {
+                Some(Effect::Created { object, .. } | Effect::Append { object, .. }) => {
+                    state.bytes.entry(object).or_default().extend_from_slice(&body);
+                }
+                Some(Effect::Removed { object }) => {
+                    state.bytes.remove(&object);
+                }
+                None => {}
+            }
+            applied.result
+        };
+        self.0.changed.notify_waiters();
+        Ok(WriteAnswer { result, durability: Durability { synced: 1, of: 1 } })
+    }
+
+    async fn head(&self, path: &str) -> Result<Result<Head, Refusal>, Unavailable> {
+        self.enter(Stage::Head).map(|state| state.machine.head(path, state.now))
+    }
+
+    async fn read(&self, request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
+        let wait = Duration::from_millis(request.wait_ms.unwrap_or(0));
+        let end = tokio::time::Instant::now() + wait;
+        let mut request = request;
+        loop {
+            let changed = self.0.changed.notified();
+            let answer = self.try_read(&request)?;
+            match answer {
+                Ok(mut answer) if answer.body.is_empty() && answer.up_to_date && !answer.closed && !wait.is_zero() => {
+                    request.from = highwater_stream::ReadFrom::At(answer.start);
+                    request.incarnation = Some(answer.incarnation);
+                    if tokio::time::timeout_at(end, changed).await.is_err() {
+                        answer.timed_out = true;
+                        return Ok(Ok(answer));
+                    }
+                }
+                answer => return Ok(answer),
+            }
+        }
+    }
+}
+
+/// The spelling of a body's digest.
+pub fn digest(body: &[u8]) -> String {
+    Digest::of(body).to_string()
+}

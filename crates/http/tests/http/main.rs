@@ -1,0 +1,14 @@
+//! The HTTP interface, asked over real connections.
+//!
+//! `fake` is a node in memory around the real stream machine; it plays the faults that a healthy node never shows.
+
+mod bodies;
+mod browsers;
+mod fake;
+mod inventory;
+mod operations;
+mod order;
+mod random;
+mod reads;
+mod wire;
+mod writes;

@@ -97,10 +97,11 @@ pub struct Ready {
 pub struct Batch {
     /// Names it.
     pub number: u64,
+    /// Hard state, to be stored in front of the entries: a crash may keep a prefix, and a term must not be behind the
+    /// log's.
+    pub hard_state: Option<HardState>,
     /// Entries to store; the first may replace a stored tail.
     pub entries: Vec<Entry>,
-    /// Hard state to store with them.
-    pub hard_state: Option<HardState>,
 }
 
 /// One replica of one Raft group.
@@ -271,11 +272,14 @@ impl Group {
             }
         }
         if raw.must_sync() {
-            let entries = raw.take_entries().into_iter().map(Entry::from_raft).collect();
-            // A commit index alone is not worth a write: it goes with the next batch.
+            let entries: Vec<_> = raw.take_entries().into_iter().map(Entry::from_raft).collect();
+            // A commit index alone is not worth a write: it goes with the next batch. There it stays below the batch's
+            // own entries, which a crash may tear off behind it.
             let owed = std::mem::take(&mut self.hard_state_owed);
-            let hard_state = owed.then_some(self.hard_state);
-            ready.batch = Some(Batch { number: self.batch_latest, entries, hard_state });
+            let commit_max = entries.first().map_or(u64::MAX, |first| first.index - 1);
+            let commit = self.hard_state.commit.min(commit_max);
+            let hard_state = owed.then_some(HardState { commit, ..self.hard_state });
+            ready.batch = Some(Batch { number: self.batch_latest, hard_state, entries });
             self.batches.push_back(self.batch_latest);
         }
         self.raw.advance_append_async(raw);

@@ -198,3 +198,21 @@ fn a_later_format_is_refused() {
     bytes[0] = 2;
     assert!(Base::decode(bytes.into()).is_err());
 }
+
+#[test]
+fn the_bytes_of_version_1_are_those_of_its_golden_files() {
+    let conf_state = ConfState {
+        voters: vec![NodeId(1), NodeId(2)],
+        learners: vec![NodeId(4)],
+        voters_outgoing: vec![NodeId(1), NodeId(3)],
+        learners_next: vec![NodeId(3)],
+        auto_leave: true,
+    };
+    let hard_state = HardState { term: 7, vote: 2, commit: 40 };
+    let base = Base { index: 41, term: 6, hard_state, conf_state };
+    let golden = |bytes: &'static [u8]| Bytes::from_static(bytes);
+    assert_eq!(base.encode(), golden(include_bytes!("../golden/base-1.bin")));
+    assert_eq!(Base::decode(base.encode()), Ok(base));
+    assert_eq!(hard_state.encode(), golden(include_bytes!("../golden/hard-state-1.bin")));
+    assert_eq!(Entry::record(EntryKind::Command, 7, b"command"), golden(include_bytes!("../golden/entry-1.bin")));
+}

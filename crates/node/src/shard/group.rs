@@ -61,18 +61,19 @@ impl<T> GroupCore<T> {
 
     /// The frames of a batch, each with its place in the group's order.
     ///
-    /// Hard state stands at the last entry of the log, so that it goes with it: a checkpoint at that entry holds a
+    /// Hard state comes first, for what a torn batch leaves, and stands at the last entry of the log, so that it goes
+    /// with it: a checkpoint at that entry holds a
     /// hard state at least as new, or releases nothing.
     pub fn frames(&self, batch: Batch, frames: &mut Vec<Frame>) -> Handed {
         let mut handed = Handed { group: self.id.0, number: batch.number, entries: Vec::new() };
-        for entry in batch.entries {
-            handed.entries.push(Some(entry.index));
-            frames.push(Frame { owner: self.owner, kind: FRAME_ENTRY, position: entry.index, payload: entry.record });
-        }
         if let Some(state) = batch.hard_state {
             handed.entries.push(None);
             let position = self.raft.standing().last;
             frames.push(Frame { owner: self.owner, kind: FRAME_HARD_STATE, position, payload: state.encode() });
+        }
+        for entry in batch.entries {
+            handed.entries.push(Some(entry.index));
+            frames.push(Frame { owner: self.owner, kind: FRAME_ENTRY, position: entry.index, payload: entry.record });
         }
         handed
     }

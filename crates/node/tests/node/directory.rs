@@ -1,0 +1,97 @@
+//! The data directory: made once, of an empty one, for one server.
+
+use crate::harness::{Host, config};
+use highwater_base::random::SplitMix;
+use highwater_disk::{Disk, OpenMode};
+use highwater_node::OpenError;
+use highwater_node::config::Config;
+use highwater_node::solo::Solo;
+use std::path::Path;
+use std::sync::Arc;
+
+#[test]
+fn an_empty_directory_is_made_once_and_keeps_its_identity() {
+    let mut host = Host::serving(1);
+    let id = host.node().cluster_id().to_owned();
+    assert!(id.starts_with("hw-") && id.len() == 35, "{id}");
+    host.kill();
+    // The number of groups is the directory's, whatever the settings say later.
+    host.config.groups = 7;
+    host.open().expect("opens");
+    assert_eq!(host.node().cluster_id(), id);
+    assert_eq!(host.node().core().status().len(), 2);
+}
+
+#[test]
+fn a_second_server_on_a_directory_is_refused() {
+    let host = Host::serving(1);
+    let disk: Arc<dyn Disk> = Arc::new(host.disk.clone());
+    let second = Solo::<u64>::open(&config(), &disk, &mut SplitMix::new(2)).err();
+    assert!(matches!(&second, Some(OpenError::InUse(_))), "{second:?}");
+    assert!(second.expect("refused").to_string().contains("in use"));
+}
+
+#[test]
+fn data_without_its_cluster_file_is_refused_and_kept() {
+    let mut host = Host::serving(1);
+    host.create("s");
+    host.kill();
+    host.disk.remove(Path::new("/data/cluster")).expect("removed");
+    let before = host.disk.files().len();
+    assert!(matches!(host.open(), Err(OpenError::NoClusterFile(_))));
+    assert_eq!(host.disk.files().len(), before, "a refused directory was changed");
+}
+
+#[test]
+fn a_directory_of_something_else_is_refused() {
+    let mut host = Host::new(1);
+    host.disk.create_directory(Path::new("/data")).expect("made");
+    host.disk.open(Path::new("/data/thesis.tex"), OpenMode::CreateNew).expect("made");
+    assert!(matches!(host.open(), Err(OpenError::NotEmpty { name, .. }) if name == "thesis.tex"));
+}
+
+#[test]
+fn a_directory_that_lost_its_log_is_refused() {
+    let mut host = Host::serving(1);
+    host.create("s");
+    host.append("s", &[1; 60_000]);
+    host.node().checkpoint();
+    host.kill();
+    for (path, _) in host.disk.files() {
+        if path.starts_with("/data/wal") {
+            host.disk.remove(&path).expect("removed");
+        }
+    }
+    assert!(matches!(host.open(), Err(OpenError::LogMissing(_))), "acknowledged writes would be gone without a word");
+}
+
+#[test]
+fn a_cluster_file_of_a_later_version_is_refused() {
+    let mut host = Host::serving(1);
+    host.kill();
+    host.disk.flip_bit(Path::new("/data/cluster"), 8).expect("in the file");
+    assert!(matches!(host.open(), Err(OpenError::ClusterFile(_))));
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused_in_words() {
+    let mut host = Host::with(1, Config { wal_bytes_max: 1 << 10, ..config() });
+    assert!(matches!(host.open(), Err(OpenError::Settings(why)) if why.contains("four segments")));
+}
+
+#[test]
+fn a_crash_at_any_point_of_the_making_leaves_a_directory_that_opens() {
+    let operations = {
+        let host = Host::serving(1);
+        host.disk.operations()
+    };
+    for stop in 1..=operations {
+        let mut host = Host::new(1);
+        host.disk.stop_at(stop);
+        let opened = host.open();
+        assert!(host.disk.stopped() || opened.is_ok());
+        host.power_off();
+        host.open().unwrap_or_else(|error| panic!("stopped at {stop}: {error}"));
+        host.create("s");
+    }
+}

@@ -1,0 +1,154 @@
+//! Disks that fail and disks that are full.
+
+use crate::harness::{Host, append};
+use highwater_disk::sim::Operation as On;
+use highwater_node::Unavailable;
+use highwater_node::api::GroupState;
+use highwater_node::shard::Answer;
+
+#[test]
+fn a_sync_that_fails_answers_no_one_and_stops_the_node() {
+    let mut host = Host::serving(1);
+    host.create("s");
+    host.append("s", b"kept");
+    host.disk.fail_next(On::Sync, "/data/wal");
+    let answer = host.write("s", append(b"unknown"));
+    assert_eq!(answer, Err(Unavailable::OutcomeUnknown { leadership_lost: false }));
+    assert!(host.node().failed().is_some(), "the node goes on after a failed sync");
+    // Nothing is taken or told any more, whatever the disk does now.
+    assert_eq!(host.write("s", append(b"more")), Err(Unavailable::ApplyStopped));
+    assert!(!host.node().core().ready());
+    host.power_off();
+    host.open().expect("recovers");
+    let content = host.content("s").expect("the stream is there");
+    assert!(content == b"kept" || content == b"keptunknown", "{content:?}");
+}
+
+#[test]
+fn a_full_disk_refuses_writes_keeps_everything_and_goes_on_when_there_is_space() {
+    let mut host = Host::serving(1);
+    host.create("s");
+    let mut kept = 0usize;
+    host.disk.set_capacity(Some(host.disk.used_bytes() + (300 << 10)));
+    let mut refused = None;
+    let mut waiting = Vec::new();
+    for _ in 0..200 {
+        let (token, input) = host.proposal("s", append(&[5; 10_000]));
+        host.node().turn([input]);
+        host.node().sync();
+        host.node().checkpoint();
+        match host.answer(token) {
+            Some(Answer::Write(Ok(_))) => kept += 10_000,
+            Some(Answer::Write(Err(why))) => {
+                refused = Some(why);
+                break;
+            }
+            Some(other) => panic!("{other:?}"),
+            None => waiting.push(token),
+        }
+    }
+    assert_eq!(refused, Some(Unavailable::WalDiskPressure), "after {kept} bytes");
+    assert!(host.node().failed().is_none(), "a full disk is an answer, not damage");
+    assert_eq!(host.content("s").map(|c| c.len()), Some(kept), "reads go on");
+    // Space comes back: what waited is taken, and new writes too.
+    host.disk.set_capacity(None);
+    for _ in 0..30 {
+        host.node().pass(100);
+        host.node().sync();
+        host.node().checkpoint();
+    }
+    for (token, answer) in host.node().answers() {
+        assert!(waiting.contains(&token));
+        assert!(matches!(answer, Answer::Write(Ok(_))), "{answer:?}");
+        kept += 10_000;
+    }
+    host.append("s", b"x");
+    assert_eq!(host.content("s").map(|c| c.len()), Some(kept + 1));
+    host.power_off();
+    host.open().expect("recovers");
+    assert_eq!(host.content("s").map(|c| c.len()), Some(kept + 1));
+}
+
+#[test]
+fn a_checkpoint_that_fails_loses_nothing_and_is_tried_again() {
+    let mut host = Host::serving(1);
+    host.create("s");
+    host.append("s", &[1; 60_000]);
+    host.disk.fail(On::Write, "/data/store", 0, 1, 5);
+    assert_eq!(host.node().checkpoint(), 0);
+    host.append("s", &[2; 10]);
+    assert_eq!(host.content("s").map(|c| c.len()), Some(60_010));
+    host.append("s", &[3; 60_000]);
+    host.node().pass(1_200);
+    assert!(host.node().checkpoint() > 0, "it is tried again");
+    host.power_off();
+    host.open().expect("recovers");
+    assert_eq!(host.content("s").map(|c| c.len()), Some(120_010));
+}
+
+#[test]
+fn a_damaged_group_refuses_to_serve_and_the_others_serve() {
+    let mut host = Host::serving(1);
+    let (in_0, in_1) = two_groups();
+    for path in [&in_0, &in_1] {
+        host.create(path);
+        host.append(path, &[9; 60_000]);
+        host.node().checkpoint();
+    }
+    host.power_off();
+    let index = host
+        .disk
+        .files()
+        .into_iter()
+        .map(|(path, _)| path)
+        .find(|path| path.starts_with("/data/store/g0") && path.to_string_lossy().contains("index"));
+    let index = index.expect("group 0 has an index");
+    host.disk.flip_bit(&index, 40).expect("in the file");
+    host.open().expect("the node opens");
+    assert_eq!(host.write(&in_0, append(b"x")), Err(Unavailable::ApplyStopped));
+    host.append(&in_1, b"x");
+    let status = host.node().core().status();
+    assert!(matches!(&status[0].state, GroupState::Damaged(reason) if !reason.is_empty()), "{:?}", status[0]);
+    assert_eq!(status[1].state, GroupState::Serving);
+    assert!(host.node().core().ready(), "the node serves what it can");
+    assert!(host.disk.files().iter().any(|(path, _)| path == &index), "its files are kept");
+}
+
+/// Two paths, of group 0 and of group 1.
+fn two_groups() -> (String, String) {
+    let path_in = |group: u32| {
+        let mut paths = (0..).map(|i| format!("stream-{i}"));
+        paths.find(|path| highwater_node::route::group_of(path, 2).0 == group).expect("one of them")
+    };
+    (path_in(0), path_in(1))
+}
+
+#[test]
+fn a_checkpoint_behind_what_the_log_gave_back_is_damage_and_not_an_older_state() {
+    let mut host = Host::serving(1);
+    let (in_0, _) = two_groups();
+    host.create(&in_0);
+    let keep = |host: &Host| -> Vec<_> {
+        host.disk.files().into_iter().filter(|(path, _)| path.starts_with("/data/store/g0")).collect()
+    };
+    for _ in 0..10 {
+        host.append(&in_0, &[1; 60_000]);
+        host.node().checkpoint();
+    }
+    let old = keep(&host);
+    for _ in 0..30 {
+        host.append(&in_0, &[2; 60_000]);
+        host.node().checkpoint();
+    }
+    host.kill();
+    // An older copy of the group's files comes back, the log does not.
+    for (path, _) in keep(&host) {
+        highwater_disk::Disk::remove(&host.disk, &path).expect("removed");
+    }
+    for (path, bytes) in old {
+        let file = highwater_disk::Disk::open(&host.disk, &path, highwater_disk::OpenMode::Create).expect("made");
+        file.write_at(&bytes, 0).expect("written");
+    }
+    host.open().expect("the node opens");
+    assert_eq!(host.write(&in_0, append(b"x")), Err(Unavailable::ApplyStopped));
+}

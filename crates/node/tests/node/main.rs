@@ -1,0 +1,8 @@
+//! The node on a simulated disk: what it promises, and what remains of it after a crash.
+
+mod crash;
+mod directory;
+mod faults;
+mod harness;
+mod reads;
+mod writes;

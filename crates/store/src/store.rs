@@ -50,8 +50,8 @@ pub struct Store {
 struct InFlight {
     moving: Arc<LogExtents>,
     moving_bytes: u64,
+    /// What it stores: the states of changed objects, and which are gone.
     changed: BTreeMap<u64, Option<Bytes>>,
-    removed_before: BTreeSet<u64>,
     /// Objects removed since it was begun: what it does about them is void.
     removed_since: BTreeSet<u64>,
     dying: Vec<(u32, u64)>,
@@ -253,8 +253,8 @@ impl Store {
             }
             all.insert(key, state);
         }
-        for key in &self.removed {
-            all.entry(*key).or_insert(None);
+        for key in std::mem::take(&mut self.removed) {
+            all.entry(key).or_insert(None);
         }
         let moving = Arc::new(std::mem::take(&mut self.fresh));
         let work = self.work(&all, &moving);
@@ -262,7 +262,6 @@ impl Store {
             moving: moving.clone(),
             moving_bytes: std::mem::take(&mut self.fresh_bytes),
             changed: all,
-            removed_before: std::mem::take(&mut self.removed),
             removed_since: BTreeSet::new(),
             dying: std::mem::take(&mut self.dying),
         });
@@ -362,7 +361,6 @@ impl Store {
             }
         }
         self.dying.extend(flight.dying);
-        self.removed.extend(flight.removed_before);
         self.carried = flight.changed;
         self.carried.retain(|key, _| !flight.removed_since.contains(key));
     }

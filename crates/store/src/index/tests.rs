@@ -5,6 +5,7 @@ use crate::extent::FileExtent;
 use bytes::Bytes;
 use highwater_base::GroupId;
 use highwater_disk::SimDisk;
+use highwater_disk::sim::{ENOSPC, Operation};
 
 fn owner() -> OwnerId {
     OwnerId::group(GroupId(0))
@@ -102,5 +103,24 @@ fn only_names_of_index_files_are_taken_for_them() {
     assert_eq!(name("index-00000000000000ff.tmp"), Name::Temporary);
     for other in ["index-ff", "index-00000000000000FF", "index-00000000000000ff.bak", "data-00000001"] {
         assert_eq!(name(other), Name::Other, "{other}");
+    }
+}
+
+/// A write that failed may have written everything; the delta that it left would name payload that is taken away.
+#[test]
+fn a_delta_whose_write_failed_is_cut_off_durably_before_it_is_called_gone() {
+    for seed in 0..64 {
+        let disk = SimDisk::new(seed);
+        disk.create_directory(directory()).expect("create");
+        disk.sync_directory(Path::new("/")).expect("sync");
+        let position = new_index(&disk, &[record(1, 1)]);
+        disk.sync_directory(directory()).expect("sync");
+        disk.fail(Operation::Write, "index-", 0, 1, ENOSPC);
+        let result = append_delta(&disk, directory(), owner(), &position, &[Record::Removed { key: 1 }], &head(2));
+        assert!(matches!(result, Err(AppendFault::Clean(_))), "{result:?}");
+        disk.power_loss();
+        let (file, contents) = open(&disk, 1);
+        assert_eq!((contents.position.checkpoint, contents.torn_bytes), (0, 0));
+        assert_eq!(file.length().expect("length"), position.end);
     }
 }

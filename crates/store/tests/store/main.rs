@@ -8,4 +8,5 @@ mod memory;
 mod model;
 mod moved;
 mod restart;
+mod with_log;
 mod world;

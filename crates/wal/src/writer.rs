@@ -257,10 +257,11 @@ impl Worker {
             results.iter_mut().for_each(|result| *result = Err(error.clone().into()));
             poisoned = Some(error);
         }
+        let refused = results.iter().filter(|result| matches!(result, Err(AppendError::Full { .. }))).count();
+        self.shared.lock().metrics.refused += refused as u64;
+        // Before anyone is told, so that whoever is told finds itself counted.
+        self.publish();
         for (submission, result) in submissions.into_iter().zip(results) {
-            if matches!(result, Err(AppendError::Full { .. })) {
-                self.shared.lock().metrics.refused += 1;
-            }
             (submission.done)(result);
         }
         poisoned

@@ -3,6 +3,7 @@
 use highwater_base::Random;
 use highwater_base::random::SplitMix;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 /// Bytes of a page, the unit in which changes are remembered.
@@ -42,6 +43,8 @@ struct Before {
 pub(super) struct Inode {
     /// A number that no other file of this disk ever has.
     pub number: u64,
+    /// The name it was given last, for faults and the trace.
+    pub path: PathBuf,
     /// Names that the running system sees.
     pub links: u32,
     /// Handles of this life of the system.
@@ -58,9 +61,10 @@ pub(super) struct Inode {
 }
 
 impl Inode {
-    pub(super) fn new(number: u64) -> Self {
+    pub(super) fn new(number: u64, path: &Path) -> Self {
         Self {
             number,
+            path: path.to_path_buf(),
             links: 0,
             handles: 0,
             locked_by: None,

@@ -49,7 +49,6 @@ struct State {
 struct SimFile {
     state: Arc<Mutex<State>>,
     inode: Shared,
-    path: PathBuf,
     number: u64,
     life: u64,
     writable: bool,
@@ -301,13 +300,12 @@ impl SimDisk {
 }
 
 impl SimDisk {
-    fn handle(&self, state: &mut State, path: &Path, file: Shared, mode: OpenMode) -> Arc<dyn File> {
+    fn handle(&self, state: &mut State, file: Shared, mode: OpenMode) -> Arc<dyn File> {
         state.next_number += 1;
         lock(&file).handles += 1;
         Arc::new(SimFile {
             state: self.state.clone(),
             inode: file,
-            path: path.to_path_buf(),
             number: state.next_number,
             life: state.life,
             writable: mode != OpenMode::Read,
@@ -324,7 +322,7 @@ impl SimDisk {
         }
         if !matches!(course, Course::Died { happened: false }) {
             state.next_number += 1;
-            let mut inode = Inode::new(state.next_number);
+            let mut inode = Inode::new(state.next_number, path);
             inode.links = 1;
             state.names.add(path, Entry::File(Arc::new(Mutex::new(inode))));
         }
@@ -332,7 +330,7 @@ impl SimDisk {
             return Err(dead());
         }
         let file = state.file(path)?;
-        Ok(self.handle(state, path, file, mode))
+        Ok(self.handle(state, file, mode))
     }
 }
 
@@ -348,7 +346,7 @@ impl Disk for SimDisk {
             (Some(Entry::Directory), _) => Err(io::ErrorKind::IsADirectory.into()),
             (Some(Entry::File(file)), _) => {
                 state.faults.meet(Operation::Open, &[&path])?;
-                Ok(self.handle(&mut state, &path, file, mode))
+                Ok(self.handle(&mut state, file, mode))
             }
             (None, OpenMode::Create | OpenMode::CreateNew) => self.create(&mut state, &path, mode),
             (None, OpenMode::Read | OpenMode::Write) => Err(io::ErrorKind::NotFound.into()),
@@ -415,7 +413,7 @@ impl Disk for SimDisk {
         if state.faults.stopped {
             return Err(dead());
         }
-        state.file(&from)?;
+        let file = state.file(&from)?;
         if !state.names.has_parent(&to) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -428,6 +426,7 @@ impl Disk for SimDisk {
             if let Ok(replaced) = state.file(&to) {
                 state.unlink(&replaced);
             }
+            lock(&file).path.clone_from(&to);
             state.names.rename(&from, &to);
         }
         result
@@ -498,7 +497,7 @@ impl SimFile {
         let mut state = lock(&self.state);
         state.alive(self.life)?;
         let mut inode = lock(&self.inode);
-        match state.begin(Operation::Sync, &[&self.path], [inode.number, 0, 0])? {
+        match state.begin(Operation::Sync, &[&inode.path], [inode.number, 0, 0])? {
             Course::Done => {
                 inode.sync();
                 Ok(())
@@ -521,8 +520,9 @@ impl File for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = lock(&self.state);
         state.alive(self.life)?;
-        state.faults.meet(Operation::Read, &[&self.path])?;
-        Ok(lock(&self.inode).read(buffer, offset))
+        let inode = lock(&self.inode);
+        state.faults.meet(Operation::Read, &[&inode.path])?;
+        Ok(inode.read(buffer, offset))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
@@ -531,7 +531,7 @@ impl File for SimFile {
         let state = &mut *guard;
         state.alive(self.life)?;
         let mut inode = lock(&self.inode);
-        let course = state.begin(Operation::Write, &[&self.path], [inode.number, offset, bytes.len() as u64])?;
+        let course = state.begin(Operation::Write, &[&inode.path], [inode.number, offset, bytes.len() as u64])?;
         state.note_bytes(bytes);
         let (length, result) = match course {
             Course::Done => (bytes.len(), Ok(())),
@@ -558,7 +558,7 @@ impl File for SimFile {
         let state = &mut *guard;
         state.alive(self.life)?;
         let mut inode = lock(&self.inode);
-        let course = state.begin(Operation::SetLength, &[&self.path], [inode.number, length, 0])?;
+        let course = state.begin(Operation::SetLength, &[&inode.path], [inode.number, length, 0])?;
         let (happens, result) = outcome(course);
         if happens {
             let before = inode.charged_bytes();
@@ -578,7 +578,7 @@ impl File for SimFile {
         let mut state = lock(&self.state);
         state.alive(self.life)?;
         let mut inode = lock(&self.inode);
-        let course = state.begin(Operation::Reserve, &[&self.path], [inode.number, offset, length])?;
+        let course = state.begin(Operation::Reserve, &[&inode.path], [inode.number, offset, length])?;
         let (happens, result) = outcome(course);
         if happens {
             state.claim(inode.growth_of_reserve(offset + length))?;

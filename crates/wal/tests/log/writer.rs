@@ -1,0 +1,108 @@
+//! The writer's thread.
+
+use crate::common::{SEGMENT, frame, open, options, survivors};
+use highwater_base::OwnerId;
+use highwater_disk::sim::Operation;
+use highwater_disk::{OsDisk, SimDisk};
+use highwater_wal::{AppendError, Frame, Location, Log, LogReader, Writer};
+use std::sync::{Arc, mpsc};
+
+type Answers = (mpsc::Sender<Result<Vec<Location>, AppendError>>, mpsc::Receiver<Result<Vec<Location>, AppendError>>);
+
+#[test]
+fn submissions_that_wait_share_one_sync() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (log, _) = Log::open(Arc::new(OsDisk::new()), folder.path(), options()).expect("open");
+    let reader = log.reader();
+    let writer = Writer::spawn(log);
+    let handle = writer.handle();
+    let (gate, wait) = mpsc::channel::<()>();
+    handle.submit(vec![frame(9, 1, 10)], Box::new(move |_| wait.recv().expect("the test opens the gate")));
+    let (answer, answers): Answers = mpsc::channel();
+    for position in 1..=20 {
+        let answer = answer.clone();
+        let done = move |result| answer.send(result).expect("the test waits");
+        handle.submit(vec![frame(1, position, 300), frame(2, position, 20)], Box::new(done));
+    }
+    gate.send(()).expect("the writer waits");
+    for position in 1..=20 {
+        let locations = answers.recv().expect("an answer").expect("durable");
+        assert_reads(&reader, &[frame(1, position, 300), frame(2, position, 20)], &locations);
+    }
+    assert_eq!(handle.metrics().syncs, 2, "one for the first, one for all that waited");
+    writer.stop().expect("stop");
+    let (_, recovered) = Log::open(Arc::new(OsDisk::new()), folder.path(), options()).expect("open");
+    assert_eq!(survivors(&recovered).len(), 41);
+    assert_eq!(recovered.last_run(), &highwater_wal::LastRun::Clean);
+}
+
+fn assert_reads(reader: &LogReader, frames: &[Frame], locations: &[Location]) {
+    assert_eq!(frames.len(), locations.len());
+    for (frame, location) in frames.iter().zip(locations) {
+        assert_eq!(reader.read(*location).expect("read"), frame.payload);
+    }
+}
+
+#[test]
+fn a_full_log_refuses_the_one_that_does_not_fit_and_takes_the_rest() {
+    let disk = SimDisk::new(1);
+    disk.set_capacity(Some(SEGMENT + (80 << 10)));
+    let (log, _) = open(&disk);
+    let writer = Writer::spawn(log);
+    let handle = writer.handle();
+    let (gate, wait) = mpsc::channel::<()>();
+    handle.submit(vec![frame(9, 1, 10)], Box::new(move |_| wait.recv().expect("the test opens the gate")));
+    let (answer, answers): Answers = mpsc::channel();
+    for length in [10, 26_000, 20] {
+        let answer = answer.clone();
+        let done = move |result| answer.send(result).expect("the test waits");
+        handle.submit(vec![frame(1, length as u64, length)], Box::new(done));
+    }
+    gate.send(()).expect("the writer waits");
+    let results: Vec<_> = answers.iter().take(3).collect();
+    assert!(results[0].is_ok() && results[2].is_ok());
+    assert!(matches!(results[1], Err(AppendError::Full { .. })));
+    writer.stop().expect("a full disk stops nothing");
+}
+
+#[test]
+fn a_failed_sync_answers_everyone_and_nobody_after_waits() {
+    let disk = SimDisk::new(2);
+    let (log, _) = open(&disk);
+    let writer = Writer::spawn(log);
+    let handle = writer.handle();
+    let (answer, answers): Answers = mpsc::channel();
+    let submit = |position| {
+        let answer = answer.clone();
+        let done = move |result| answer.send(result).expect("the test waits");
+        handle.submit(vec![frame(1, position, 300)], Box::new(done));
+        answers.recv().expect("an answer")
+    };
+    submit(1).expect("durable");
+    disk.fail_next(Operation::Sync, ".segment");
+    assert!(matches!(submit(2), Err(AppendError::Poisoned(_))));
+    assert!(matches!(submit(3), Err(AppendError::Poisoned(_))));
+    writer.stop().expect_err("the log had stopped");
+}
+
+#[test]
+fn the_next_segment_is_made_before_it_is_needed_and_releases_give_space_back() {
+    let disk = SimDisk::new(3);
+    let (log, _) = open(&disk);
+    let writer = Writer::spawn(log);
+    let handle = writer.handle();
+    for position in 1..=60 {
+        let (answer, answers): Answers = mpsc::channel();
+        let done = move |result| answer.send(result).expect("the test waits");
+        handle.submit(vec![frame(1, position, 3000)], Box::new(done));
+        answers.recv().expect("an answer").expect("durable");
+        handle.release(OwnerId(1), position);
+    }
+    writer.stop().expect("stop");
+    let metrics = handle.metrics();
+    assert!(metrics.segments_released > 5 && metrics.log_bytes <= 3 * SEGMENT, "{metrics:?}");
+    assert_eq!((metrics.frames, metrics.bytes), (60, 180_000));
+    let (refused, answers): Answers = mpsc::channel();
+    handle.submit(vec![frame(1, 61, 1)], Box::new(move |result| refused.send(result).expect("the test waits")));
+    answers.recv().expect("an answer").expect_err("the writer has ended");
+}

@@ -36,3 +36,11 @@ pub use reader::LogReader;
 pub use recovered::{LastRun, OwnerRecovery, Recovered, ReplayError, ReplayedFrame, Verdict};
 pub use types::{AppendError, Frame, Location, OpenError, Options, Poisoned, ReadError, ReleaseError, Released};
 pub use writer::{Done, Metrics, Writer, WriterHandle};
+
+/// Hands bytes to every decoder of the log's format, for fuzzers, and says how many take them for something. None may
+/// panic.
+#[doc(hidden)]
+#[must_use]
+pub fn decode_anything(bytes: &[u8], offset: u64) -> usize {
+    format::decode_anything(bytes, offset)
+}

@@ -5,6 +5,7 @@ use highwater_base::OwnerId;
 use highwater_disk::sim::{EIO, Operation};
 use highwater_disk::{Disk, SimDisk};
 use highwater_wal::{Frame, Location, OpenError, Recovered, Verdict};
+use proptest::prelude::*;
 use std::path::Path;
 
 /// A frame with the place of its payload.
@@ -268,5 +269,37 @@ fn a_later_version_is_refused_and_nothing_is_touched() {
             other => panic!("{name}: {:?}", other.map(drop)),
         }
         assert!(disk.files() == before);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever happens to the bytes, opening says so or refuses; it never panics, and never invents a frame.
+    #[test]
+    fn random_bytes_over_any_file_invent_no_frame(
+        seed in 0u64..8,
+        spots in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 1..900)), 1..5),
+    ) {
+        let (disk, all) = laid(seed);
+        let files = disk.files();
+        for (which, place, bytes) in &spots {
+            let (path, content) = &files[which.index(files.len())];
+            let file = disk.open(path, highwater_disk::OpenMode::Write).expect("open");
+            file.write_at(bytes, place.index(content.len().max(1)) as u64).expect("write");
+            file.sync_data().expect("sync");
+        }
+        if let Ok((mut log, recovered)) = try_open(&disk) {
+            let found = survivors(&recovered);
+            let mut rest = all.iter();
+            for frame in &found {
+                prop_assert!(rest.any(|laid| laid.frame == *frame), "invented or out of order");
+            }
+            for laid in &all {
+                prop_assert!(found.contains(&laid.frame) || !recovered.verdict(laid.frame.owner).is_whole());
+            }
+            log.append(&[frame(9, 1, 10)]).expect("append");
+            log.sync().expect("sync");
+        }
     }
 }

@@ -52,7 +52,12 @@ fn a_failed_write_stops_the_log_wherever_it_hits() {
             let (_, recovered) = open(&disk);
             assert_whole(&recovered, "after the failed operation");
             let found = survivors(&recovered);
-            assert!(found_in(&durable, &found) == Some(0), "{operation:?} {after}: {} of {}", found.len(), durable.len());
+            assert!(
+                found_in(&durable, &found) == Some(0),
+                "{operation:?} {after}: {} of {}",
+                found.len(),
+                durable.len()
+            );
         }
     }
 }

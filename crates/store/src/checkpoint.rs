@@ -169,11 +169,11 @@ impl Checkpoint {
             match work {
                 Work::Remove { key } => records.push(Record::Removed { key: *key }),
                 Work::Store { key, state, kept, absorbed } => {
-                    let added = self.move_object(*key, absorbed, log, writer)?;
+                    let (kept, added) = self.move_object(*key, *kept, absorbed, log, writer)?;
                     if !added.is_empty() {
-                        placed.push(Placed { key: *key, kept: *kept as usize, added: added.clone() });
+                        placed.push(Placed { key: *key, kept: kept as usize, added: added.clone() });
                     }
-                    records.push(Record::Object { key: *key, state: state.clone(), kept: *kept, added });
+                    records.push(Record::Object { key: *key, state: state.clone(), kept, added });
                 }
             }
         }
@@ -185,27 +185,21 @@ impl Checkpoint {
         Ok((records, placed))
     }
 
-    /// Writes one object's run: the extents that it takes in, then what lies in the log.
+    /// Writes one object's run: the extents that it takes in, then what lies in the log. Returns how many extents stay
+    /// before it, and where it lies.
     fn move_object(
         &self,
         key: u64,
+        kept: u32,
         absorbed: &[FileExtent],
         log: &dyn LogSource,
         writer: &mut RunWriter<'_>,
-    ) -> Result<Vec<FileExtent>, (CheckpointFault, bool)> {
-        let Some(moving) = self.moving.get(&key) else { return Ok(Vec::new()) };
-        let (Some(first), Some(last)) = (moving.first(), moving.last()) else { return Ok(Vec::new()) };
-        let start = absorbed.first().map_or(first.start, |extent| extent.start);
-        writer.begin(key, start, last.end());
-        let mut bytes = Vec::new();
-        for extent in absorbed {
-            // An absorbed extent is at most 4 MiB, so that this is a bounded buffer.
-            bytes.clear();
-            self.files
-                .read(key, extent, extent.start..extent.end(), &mut bytes)
-                .map_err(|error| (file_fault(error), true))?;
-            writer.push(&bytes).map_err(write_fault)?;
-        }
+    ) -> Result<(u32, Vec<FileExtent>), (CheckpointFault, bool)> {
+        let moving = self.moving.get(&key).map_or(&[][..], Vec::as_slice);
+        let (Some(first), Some(last)) = (moving.first(), moving.last()) else { return Ok((kept, Vec::new())) };
+        let (kept, taken_in) = self.take_in(key, kept, absorbed)?;
+        writer.begin(key, first.start - taken_in.len() as u64, last.end());
+        writer.push(&taken_in).map_err(write_fault)?;
         for extent in moving {
             let payload =
                 log.read(extent.source).map_err(|source| (CheckpointFault::Log { object: key, source }, true))?;
@@ -215,7 +209,23 @@ impl Checkpoint {
             };
             writer.push(part).map_err(write_fault)?;
         }
-        Ok(writer.end())
+        Ok((kept, writer.end()))
+    }
+
+    /// The bytes of the extents that a run takes in, and how many extents stay then. They are at most three unsettled ones
+    /// of each size class, so that this is a buffer of at most 20 MiB.
+    ///
+    /// If one is damaged, all stay where they are: whoever reads them hears of it, and the log is not held up.
+    fn take_in(&self, key: u64, kept: u32, absorbed: &[FileExtent]) -> Result<(u32, Vec<u8>), (CheckpointFault, bool)> {
+        let mut bytes = Vec::new();
+        for extent in absorbed {
+            match self.files.read(key, extent, extent.start..extent.end(), &mut bytes) {
+                Ok(()) => {}
+                Err(FileError::Damaged { .. }) => return Ok((kept + absorbed.len() as u32, Vec::new())),
+                Err(error) => return Err((file_fault(error), true)),
+            }
+        }
+        Ok((kept, bytes))
     }
 
     /// Appends a delta, or writes a new base when the deltas would outgrow the old one.

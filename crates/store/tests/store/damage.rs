@@ -49,6 +49,26 @@ fn a_flipped_bit_of_payload_is_found_when_it_is_read_and_its_place_is_named() {
     }
 }
 
+/// One bad sector must not keep the log of a whole group from being released.
+#[test]
+fn a_damaged_extent_that_would_be_merged_stays_where_it_is_and_the_checkpoint_goes_on() {
+    let disk = new_disk(1);
+    let mut world = World::new(&disk, Options::default());
+    world.append(1, 100);
+    world.checkpoint().expect("sound");
+    disk.flip_bit(&file("data-00000001"), 4096 + 50).expect("a byte");
+    world.append(1, 100);
+    world.checkpoint().expect("the damage is not the checkpoint's");
+    assert_eq!(world.store.unmoved_bytes(), 0);
+    let world = world.store;
+    let (store, _) = Store::open(Arc::new(disk), Path::new(DIRECTORY), owner(), small()).expect("the index is sound");
+    drop(world);
+    let reader = store.reader(Arc::new(crate::world::FakeLog::default()));
+    let read = |from: u64| reader.read(&store.plan_read(1, from, 100));
+    assert!(matches!(read(1000), Err(ReadError::Damaged { position: 4096, .. })));
+    assert_eq!(read(1100).expect("the newer bytes").len(), 100);
+}
+
 #[test]
 fn a_damaged_base_is_refused_with_its_place() {
     let (disk, mut world) = world(1);
@@ -164,7 +184,7 @@ fn the_store_of_another_owner_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, ..Default::default() })]
 
     #[test]
     fn an_index_of_random_bytes_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..500), magic: bool) {

@@ -103,7 +103,7 @@ fn take(disk: &SimDisk, world: World, running: &mut Running, step: Step) -> Worl
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 2000, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 2000, ..Default::default() })]
 
     #[test]
     fn a_store_is_a_vec_of_bytes_for_each_object(seed: u64, steps in prop::collection::vec(step(), 1..60)) {

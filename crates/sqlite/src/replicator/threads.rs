@@ -1,9 +1,9 @@
 //! The process's sender threads: a few for all databases, none while nothing is to be done.
 
+use crate::host::threads;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Threads at the most. A request to a server that does not answer holds one for ten seconds; four let three such
@@ -117,9 +117,7 @@ impl Pool {
     }
 
     fn spawn(&'static self, state: &mut State) {
-        let spawned = with_signals_blocked(|| {
-            thread::Builder::new().name("highwater-send".to_owned()).stack_size(512 << 10).spawn(|| self.work())
-        });
+        let spawned = threads::spawn("highwater-send", || self.work());
         // Without a thread the task stays queued, and the next wake tries again.
         state.threads += usize::from(spawned.is_ok());
     }
@@ -200,33 +198,11 @@ impl Pool {
     }
 }
 
-/// Runs `spawn` while this thread takes no signal, so that the thread it starts never will: signals are the host
-/// program's affair.
-#[cfg(unix)]
-fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
-    // SAFETY: both sets are initialised by the calls that take them, and the mask is this thread's own.
-    unsafe {
-        let (mut all, mut before) = (std::mem::zeroed::<libc::sigset_t>(), std::mem::zeroed::<libc::sigset_t>());
-        libc::sigfillset(&raw mut all);
-        let blocked = libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) == 0;
-        let result = spawn();
-        if blocked {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        }
-        result
-    }
-}
-
-/// Runs `spawn`; there are no signals here.
-#[cfg(not(unix))]
-fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> T {
-    spawn()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
+    use std::thread;
 
     #[derive(Default)]
     struct Counting {

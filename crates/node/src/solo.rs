@@ -94,10 +94,10 @@ impl<T: Token> Solo<T> {
         }
     }
 
-    /// Whether frames wait for [`Self::sync`].
+    /// Batches that wait for [`Self::sync`].
     #[must_use]
-    pub fn sync_waits(&self) -> bool {
-        !self.appends.is_empty()
+    pub fn appends_waiting(&self) -> usize {
+        self.appends.len()
     }
 
     /// Runs the checkpoints that wait, and what they lead to; returns how many succeeded.

@@ -32,11 +32,11 @@ impl<T> GroupCore<T> {
             if applied.effect.is_some() {
                 changed.push(path);
             }
-            if let Some(waiting) = waiting {
+            if let Some(token) = waiting.and_then(|waiting| waiting.token) {
                 let of = u32::try_from(self.raft.voters().len()).unwrap_or(u32::MAX);
                 let durability = Durability { synced: self.raft.voters_persisted(index), of };
                 let answer = WriteAnswer { result: applied.result, durability };
-                out.push(Output::Answer(waiting.token, Answer::Write(Ok(answer))));
+                out.push(Output::Answer(token, Answer::Write(Ok(answer))));
             }
         }
         self.raft.applied(last);

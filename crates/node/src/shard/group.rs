@@ -17,9 +17,10 @@ pub(super) const FRAME_BASE: u8 = 1;
 pub(super) const FRAME_ENTRY: u8 = 2;
 pub(super) const FRAME_HARD_STATE: u8 = 3;
 
-/// A proposal that somebody waits for.
+/// A proposal that is not yet applied.
 pub(super) struct Waiting<T> {
-    pub token: T,
+    /// Who waits for it, if somebody still does.
+    pub token: Option<T>,
     pub bytes: u64,
 }
 
@@ -40,7 +41,7 @@ pub(super) struct GroupCore<T> {
     pub state: GroupState,
     /// Streams in the machine.
     pub streams: u64,
-    /// Who waits for which entry.
+    /// What was proposed here and is not yet applied, by entry.
     pub proposals: BTreeMap<u64, Waiting<T>>,
     /// Where the stored entries that are not yet applied lie in the log, in order.
     pub located: VecDeque<(u64, Location)>,
@@ -102,7 +103,7 @@ impl<T> GroupCore<T> {
     pub fn abandon(&mut self, reads: &Unavailable, out: &mut Vec<Output<T>>) {
         for (_, waiting) in std::mem::take(&mut self.proposals) {
             let unknown = Unavailable::OutcomeUnknown { leadership_lost: false };
-            out.push(Output::Answer(waiting.token, Answer::Write(Err(unknown))));
+            out.extend(waiting.token.map(|token| Output::Answer(token, Answer::Write(Err(unknown)))));
         }
         for asked in self.reads.take_all() {
             out.push(asked.refuse(reads.clone()));

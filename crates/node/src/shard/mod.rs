@@ -56,11 +56,23 @@ impl<T> Slot<T> {
     }
 }
 
+/// Ticks that a full log keeps proposed writes waiting before they are told that their outcome is unknown: five
+/// seconds, half of what a client waits without progress.
+const FULL_TICKS_MAX: u64 = 50;
+
 /// A batch of frames that the log has or gets.
 #[derive(Default)]
 struct Pending {
     frames: Vec<Frame>,
     handed: Vec<Handed>,
+}
+
+/// A log that found no space for the batch in flight.
+#[derive(Clone, Copy)]
+struct Full {
+    since_tick: u64,
+    /// The batch was handed over again, and the answer has not come.
+    asked_again: bool,
 }
 
 /// All groups of a node. `T` is who waits for an answer.
@@ -74,8 +86,8 @@ pub struct ShardCore<T> {
     /// The batch that the log has now. One at a time, so that a log that turns out to be full leaves no hole behind
     /// which a later batch became durable.
     in_flight: Option<Pending>,
-    /// The batch in flight found no space. It is handed over again once there may be some.
-    log_full: bool,
+    /// The batch in flight found no space. It is handed over again whenever there may be some.
+    full: Option<Full>,
     segment_newest: u64,
     checkpoint_running: bool,
     uncommitted_bytes: u64,
@@ -152,7 +164,7 @@ impl<T: Token> ShardCore<T> {
                 let Some(waiting) = group.proposals.remove(&index) else { continue };
                 self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(waiting.bytes);
                 let lost = Unavailable::OutcomeUnknown { leadership_lost: true };
-                out.push(Output::Answer(waiting.token, Answer::Write(Err(lost))));
+                out.extend(waiting.token.map(|token| Output::Answer(token, Answer::Write(Err(lost)))));
             }
             group.note_confirmations(&ready.reads, &ready.reads_lost, out);
             if let Err(reason) = group.apply(ready.committed, &mut self.uncommitted_bytes, &mut changed, out) {
@@ -181,7 +193,7 @@ impl<T: Token> ShardCore<T> {
         });
         match proposed {
             Ok((group, index)) => {
-                group.proposals.insert(index, Waiting { token, bytes });
+                group.proposals.insert(index, Waiting { token: Some(token), bytes });
                 self.uncommitted_bytes += bytes;
                 self.dirty.insert(id.0);
             }
@@ -207,7 +219,7 @@ impl<T: Token> ShardCore<T> {
     pub fn log_full(&self) -> bool {
         // Two segments stay free for what is already proposed and for the records of the groups themselves.
         let reserve = 2 * self.options.wal_segment_bytes;
-        self.log_full || self.log_bytes() + reserve > self.options.wal_bytes_max
+        self.full.is_some() || self.log_bytes() + reserve > self.options.wal_bytes_max
     }
 
     fn read(&mut self, token: T, request: ReadRequest, out: &mut Vec<Output<T>>) {
@@ -263,16 +275,17 @@ impl<T: Token> ShardCore<T> {
         match result {
             Ok(locations) => {
                 let Some(batch) = self.in_flight.take() else { return };
-                self.log_full = false;
+                self.full = None;
                 // The next batch first: the disk works while this one is applied and answered.
                 self.submit(out);
                 self.persisted(&batch, &locations);
             }
             Err(AppendError::Full { bytes }) => {
-                if !self.log_full {
+                if self.full.is_none() {
                     tracing::warn!(bytes, "the log is full; writes are refused until a checkpoint makes room");
                 }
-                self.log_full = true;
+                let since_tick = self.full.map_or(self.ticks, |full| full.since_tick);
+                self.full = Some(Full { since_tick, asked_again: false });
             }
             Err(error @ (AppendError::TooLarge { .. } | AppendError::Poisoned(_))) => self.fail(error.to_string(), out),
         }
@@ -305,10 +318,27 @@ impl<T: Token> ShardCore<T> {
         out.push(Output::Failed(reason));
     }
 
-    /// Hands a batch over again that had found no space.
+    /// Hands a batch over again that had found no space; once at a time, or a later batch would be taken for it.
     fn retry(&mut self, out: &mut Vec<Output<T>>) {
-        if let (true, Some(batch)) = (self.log_full && self.failed.is_none(), &self.in_flight) {
+        if let (Some(full), Some(batch)) = (&mut self.full, &self.in_flight)
+            && !std::mem::replace(&mut full.asked_again, true)
+        {
             out.push(Output::Append(batch.frames.clone()));
+        }
+    }
+
+    /// Tells those who have waited long enough for a full log that they may not learn the outcome here. Their entries
+    /// stay proposed, and are applied once there is space.
+    fn give_up_waiting(&mut self, out: &mut Vec<Output<T>>) {
+        if self.full.is_none_or(|full| self.ticks - full.since_tick < FULL_TICKS_MAX) {
+            return;
+        }
+        for slot in &mut self.slots {
+            let Some(group) = slot.up() else { continue };
+            for token in group.proposals.values_mut().filter_map(|waiting| waiting.token.take()) {
+                let unknown = Unavailable::OutcomeUnknown { leadership_lost: false };
+                out.push(Output::Answer(token, Answer::Write(Err(unknown))));
+            }
         }
     }
 
@@ -325,6 +355,7 @@ impl<T: Token> ShardCore<T> {
             }
         }
         self.retry(out);
+        self.give_up_waiting(out);
     }
 
     /// Begins at most one checkpoint: of the group that pins the oldest segment if the log has moved two segments on
@@ -343,7 +374,7 @@ impl<T: Token> ShardCore<T> {
         let pinning = ready().filter_map(|g| g.checkpoint.segment_oldest().map(|s| (s, g.id))).min();
         let pinning = pinning.filter(|(segment, _)| {
             let span = self.segment_newest.saturating_sub(*segment);
-            span >= 2 || self.log_full || span * self.options.wal_segment_bytes > self.options.wal_bytes_max / 2
+            span >= 2 || self.full.is_some() || span * self.options.wal_segment_bytes > self.options.wal_bytes_max / 2
         });
         let logged: u64 = groups().map(|g| g.checkpoint.logged_bytes).sum();
         let largest = ready().max_by_key(|g| g.checkpoint.logged_bytes).map(|g| g.id);

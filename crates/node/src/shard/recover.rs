@@ -100,7 +100,7 @@ impl<T> ShardCore<T> {
             dirty: BTreeSet::new(),
             next: Pending::default(),
             in_flight: None,
-            log_full: false,
+            full: None,
             segment_newest,
             checkpoint_running: false,
             uncommitted_bytes: 0,

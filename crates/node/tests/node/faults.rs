@@ -69,6 +69,73 @@ fn a_full_disk_refuses_writes_keeps_everything_and_goes_on_when_there_is_space()
     assert_eq!(host.content("s").map(|c| c.len()), Some(kept + 1));
 }
 
+/// A host whose disk has no space for the next batch, with one write waiting for it and one behind that.
+fn full_with_two_waiting() -> (Host, u64, u64) {
+    let mut host = Host::serving(9);
+    let (in_0, in_1) = two_groups();
+    host.create(&in_0);
+    host.create(&in_1);
+    for _ in 0..50 {
+        host.disk.set_capacity(Some(host.disk.used_bytes()));
+        let (first, input) = host.proposal(&in_0, append(&[1; 20_000]));
+        host.node().turn([input]);
+        let (second, input) = host.proposal(&in_1, append(&[2; 20_000]));
+        host.node().turn([input]);
+        host.node().sync();
+        let answered = host.answer(first).is_some();
+        if host.node().core().log_full() && !answered {
+            return (host, first, second);
+        }
+        // It was not full, or only for the second one: let that pass, and try again.
+        host.disk.set_capacity(None);
+        host.node().pass(100);
+        host.node().sync();
+        host.answer(second).expect("there is space");
+        host.append(&in_1, &[2; 9_000]);
+        host.node().checkpoint();
+    }
+    panic!("the disk never was full for the first one");
+}
+
+#[test]
+fn a_batch_that_found_no_space_is_handed_over_again_once_at_a_time() {
+    let (mut host, first, second) = full_with_two_waiting();
+    // A slow log: several ticks pass before it says anything about the second attempt.
+    host.node().pass(400);
+    assert_eq!(host.node().appends_waiting(), 1, "the same batch is with the log more than once");
+    host.disk.set_capacity(None);
+    host.node().sync();
+    for token in [first, second] {
+        let answer = host.answer(token);
+        assert!(matches!(answer, Some(Answer::Write(Ok(_)))), "{answer:?}");
+    }
+    let (in_0, in_1) = two_groups();
+    assert!(host.content(&in_0).expect("there").iter().all(|b| *b == 1));
+    assert!(host.content(&in_1).expect("there").iter().all(|b| *b == 2));
+}
+
+#[test]
+fn a_write_that_waits_too_long_for_a_full_log_hears_that_its_outcome_is_unknown() {
+    let (mut host, first, second) = full_with_two_waiting();
+    for _ in 0..50 {
+        host.node().pass(100);
+        host.node().sync();
+    }
+    for token in [first, second] {
+        let answer = host.answer(token);
+        let Some(Answer::Write(Err(why))) = answer else { panic!("{answer:?}") };
+        assert_eq!(why, Unavailable::OutcomeUnknown { leadership_lost: false });
+    }
+    // Unknown is the truth: with space again, both apply.
+    let (in_0, _) = two_groups();
+    let before = host.content(&in_0).expect("there").len();
+    host.disk.set_capacity(None);
+    host.node().pass(100);
+    host.node().sync();
+    assert_eq!(host.content(&in_0).expect("there").len(), before + 20_000);
+    assert_eq!(host.node().core().uncommitted_bytes(), 0);
+}
+
 #[test]
 fn a_checkpoint_that_fails_loses_nothing_and_is_tried_again() {
     let mut host = Host::serving(1);

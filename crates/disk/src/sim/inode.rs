@@ -132,6 +132,9 @@ impl Inode {
     }
 
     pub(super) fn write(&mut self, bytes: &[u8], offset: u64, random: &mut SplitMix) {
+        if bytes.is_empty() {
+            return;
+        }
         self.charged_pages += self.growth_of_write(offset, bytes.len()) as usize / PAGE;
         let mut done = 0;
         while done < bytes.len() {

@@ -42,6 +42,24 @@ struct State {
     /// What the next write, head or read is refused with in place of the machine's answer.
     refusal: Option<Refusal>,
     seen: Vec<Stage>,
+    /// Readers that wait.
+    waiting: usize,
+}
+
+/// Counts a reader for as long as it waits, however that ends.
+struct Waiting(Fake);
+
+impl Waiting {
+    fn new(fake: &Fake) -> Self {
+        fake.state().waiting += 1;
+        Self(fake.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.state().waiting -= 1;
+    }
 }
 
 impl Fake {
@@ -59,6 +77,7 @@ impl Fake {
             faults: BTreeMap::new(),
             refusal: None,
             seen: Vec::new(),
+            waiting: 0,
         };
         Self(Arc::new(Inner { identity, state: Mutex::new(state), changed: Notify::new() }))
     }
@@ -81,6 +100,11 @@ impl Fake {
     pub fn pass(&self, milliseconds: u64) {
         let mut state = self.state();
         state.now = state.now.plus(milliseconds);
+    }
+
+    /// Readers that wait.
+    pub fn waiting(&self) -> usize {
+        self.state().waiting
     }
 
     /// The stages that requests reached since the last call.
@@ -228,6 +252,7 @@ impl Service for Fake {
         let wait = Duration::from_millis(request.wait_ms.unwrap_or(0));
         let end = tokio::time::Instant::now() + wait;
         let mut request = request;
+        let _waiting = Waiting::new(self);
         loop {
             let changed = self.0.changed.notified();
             let answer = self.try_read(&request)?;

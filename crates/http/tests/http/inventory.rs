@@ -231,7 +231,13 @@ const PATH: &str = "/v1/stream/app/db";
 const TYPE: (&str, &str) = ("content-type", "application/vnd.ursula.sqlite-vfs.v2");
 
 impl Driver<'_> {
-    fn create(&self) -> String {
+    /// The rows that [`Self::drive`] knows.
+    pub fn rows() -> impl Iterator<Item = &'static str> {
+        FATES.iter().filter(|(_, fate)| *fate == Fate::Driven).map(|(id, _)| *id)
+    }
+
+    /// Makes the stream, or finds it; its token.
+    pub fn create(&self) -> String {
         let answer = self.server.ask("PUT", PATH, &[TYPE], b"");
         assert!(matches!(answer.status, 200 | 201), "{answer:?}");
         answer.header("stream-incarnation").expect("a token").to_owned()

@@ -6,6 +6,7 @@ mod bodies;
 mod browsers;
 mod fake;
 mod inventory;
+mod node;
 mod operations;
 mod order;
 mod random;

@@ -1,10 +1,11 @@
 //! HEAD, catch-up reads, long-polls, and what caches may keep of them.
 
 use crate::fake::{Fake, Stage};
-use crate::wire::Server;
+use crate::wire::{Server, request};
 use highwater_base::{Incarnation, Offset};
 use highwater_node::Unavailable;
 use highwater_stream::Refusal;
+use std::io::Write;
 use std::time::{Duration, Instant};
 use ursula_headers::head::{ServerIdentity, StreamHead};
 
@@ -237,6 +238,28 @@ fn a_long_poll_notices_that_its_stream_is_gone_or_another() {
         let either = again && answer.told() == (404, "STREAM_NOT_FOUND".to_owned());
         assert!(either || answer.told() == (told.0, told.1.to_owned()), "{answer:?}");
     }
+}
+
+/// A reader who went away must not hold its place until the wait is over.
+#[test]
+fn a_long_poll_ends_when_its_reader_goes_away() {
+    let fake = Fake::new();
+    let server = Server::start(fake.clone());
+    server.ask("PUT", PATH, &[TEXT], b"");
+    let mut reader = server.connect();
+    reader
+        .write_all(&request("GET", &format!("{PATH}?offset=0&live=long-poll&timeout_ms=60000"), &[], b""))
+        .expect("taken");
+    let until = |count| {
+        let start = Instant::now();
+        while fake.waiting() != count {
+            assert!(start.elapsed() < Duration::from_secs(5), "{} readers wait", fake.waiting());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    until(1);
+    drop(reader);
+    until(0);
 }
 
 #[test]

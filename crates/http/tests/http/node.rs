@@ -182,7 +182,8 @@ fn the_largest_body_that_is_advertised_is_taken() {
     let folder = tempfile::tempdir().expect("a folder");
     let (node, mut server) = open(folder.path());
     server.ask("PUT", PATH, &[TEXT], b"");
-    let limit = server.ask("HEAD", PATH, &[], b"").header("ursula-max-request-bytes").and_then(|text| text.parse().ok());
+    let limit =
+        server.ask("HEAD", PATH, &[], b"").header("ursula-max-request-bytes").and_then(|text| text.parse().ok());
     let answer = server.ask("POST", PATH, &[TEXT], &vec![b'z'; limit.expect("a limit")]);
     assert_eq!(answer.status, 204, "{}", answer.text());
     let mut offset = 0;

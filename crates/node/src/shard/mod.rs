@@ -207,7 +207,8 @@ impl<T: Token> ShardCore<T> {
         if self.failed.is_some() {
             return Some(Unavailable::ApplyStopped);
         }
-        if self.log_full() || bytes > self.options.wal_segment_bytes / 2 {
+        // A record fits into a segment with its pages' checksums; the largest request (32 MiB) fits into the default one.
+        if self.log_full() || bytes > self.options.wal_segment_bytes / 4 * 3 {
             return Some(Unavailable::WalDiskPressure);
         }
         (self.uncommitted_bytes + bytes > self.options.uncommitted_bytes_max && self.uncommitted_bytes > 0)

@@ -98,8 +98,8 @@ fn an_index_whose_sync_failed_is_replaced_before_anything_is_reported_or_written
         let mut world = World::new(&disk, small());
         world.append(2, 1000);
         world.checkpoint().expect("sound");
-        world.append(1, 300_000);
-        world.append(2, 90_000);
+        world.append(1, 30_000);
+        world.append(3, 300_000);
         disk.fail_next(Operation::Sync, "index-");
         world.checkpoint().expect_err("the sync failed");
         // The next attempt lays other bytes down first.

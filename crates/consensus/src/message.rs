@@ -13,6 +13,9 @@ use thiserror::Error;
 /// Entries of one message; a leader sends at most a few MiB at once.
 const ENTRIES_MAX: u32 = 1 << 16;
 
+/// One more than the largest term or index: a thousand years of a billion a second. Sums of two stay in range.
+pub(crate) const NUMBER_END: u64 = 1 << 62;
+
 /// Why a message was not taken. The replica is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum StepError {
@@ -33,6 +36,9 @@ pub enum StepError {
         /// The last entry.
         last: u64,
     },
+    /// A term or an index that no group will ever reach.
+    #[error("the message holds a number beyond every log")]
+    Range,
     /// Entries that do not follow one another, or that replace a committed one.
     #[error("the message's entries cannot follow this log")]
     Entries,
@@ -43,7 +49,7 @@ pub enum StepError {
 pub struct Message(eraftpb::Message);
 
 /// The kinds that travel, with their stored numbers.
-const KINDS: [(u8, MessageType); 11] = [
+const KINDS: [(u8, MessageType); 10] = [
     (1, MessageType::MsgAppend),
     (2, MessageType::MsgAppendResponse),
     (3, MessageType::MsgRequestVote),
@@ -51,7 +57,6 @@ const KINDS: [(u8, MessageType); 11] = [
     (5, MessageType::MsgSnapshot),
     (6, MessageType::MsgHeartbeat),
     (7, MessageType::MsgHeartbeatResponse),
-    (8, MessageType::MsgTransferLeader),
     (9, MessageType::MsgTimeoutNow),
     (10, MessageType::MsgRequestPreVote),
     (11, MessageType::MsgRequestPreVoteResponse),
@@ -141,6 +146,19 @@ impl Message {
         if message.to != node.0 {
             return Err(StepError::NotForUs(message.to));
         }
+        let numbers = [
+            message.term,
+            message.log_term,
+            message.index,
+            message.commit,
+            message.commit_term,
+            message.reject_hint,
+            message.request_snapshot,
+        ];
+        // Term 0 marks what a replica tells itself, and no log holds an entry of it.
+        if message.term == 0 || numbers.iter().any(|n| *n >= NUMBER_END) {
+            return Err(StepError::Range);
+        }
         match message.get_msg_type() {
             // A replica that lags behind the base waits for a transfer of files, which does not exist yet.
             MessageType::MsgSnapshot => return Err(StepError::Kind),
@@ -148,6 +166,9 @@ impl Message {
                 return Err(StepError::CommitBeyondLog { commit: message.commit, last });
             }
             MessageType::MsgAppend => {
+                if message.log_term == 0 || message.log_term > message.term {
+                    return Err(StepError::Range);
+                }
                 let mut previous = message.log_term;
                 for (entry, index) in message.entries.iter().zip(message.index.saturating_add(1)..) {
                     let replaces = index <= committed && term(index).is_some_and(|t| t != entry.term);

@@ -4,6 +4,7 @@
 //! Here such a state is an error with a name, and the group refuses to serve instead of taking the process down.
 
 use crate::entry::{Base, ConfState, Entry, EntryKind, HardState};
+use crate::message::NUMBER_END;
 use highwater_base::NodeId;
 use std::collections::{BTreeSet, VecDeque};
 use thiserror::Error;
@@ -14,6 +15,9 @@ pub enum RecoveryError {
     /// A replica begins with index 1 at the least.
     #[error("the log's base is at index 0 or term 0")]
     BaseUnset,
+    /// A term or an index that no group will ever reach.
+    #[error("the log holds a term or an index beyond every log")]
+    Range,
     /// An entry between two that are there is missing.
     #[error("entry {expected} is missing: the next one found is {found}")]
     Gap {
@@ -150,6 +154,10 @@ impl RecoveredLog {
         let base = &mut self.base;
         if base.index == 0 || base.term == 0 {
             return Err(RecoveryError::BaseUnset);
+        }
+        let HardState { term, commit, .. } = base.hard_state;
+        if [base.index, base.term, term, commit].iter().any(|n| *n >= NUMBER_END) {
+            return Err(RecoveryError::Range);
         }
         base.hard_state.commit = base.hard_state.commit.max(base.index);
         let (commit, last) = (base.hard_state.commit, base.index + self.entries.len() as u64);

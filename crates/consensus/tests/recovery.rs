@@ -38,6 +38,16 @@ fn a_commit_index_beyond_the_log_means_that_acknowledged_entries_are_gone() {
 }
 
 #[test]
+fn a_number_beyond_every_log_is_refused() {
+    for hard_state in
+        [HardState { term: u64::MAX, vote: 1, commit: 1 }, HardState { term: 1, vote: 1, commit: u64::MAX }]
+    {
+        let log = RecoveredLog::new(Base { hard_state, ..Base::bootstrap(US) });
+        assert_eq!(open(log).err(), Some(RecoveryError::Range));
+    }
+}
+
+#[test]
 fn terms_never_fall_along_a_log() {
     let mut log = RecoveredLog::new(Base::bootstrap(US));
     log.entry(entry(2, 5)).expect("follows");

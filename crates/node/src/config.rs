@@ -1,5 +1,6 @@
 //! The node's settings and limits.
 
+use crate::shard::frame_bytes_max;
 use highwater_base::limits;
 use std::path::PathBuf;
 
@@ -44,7 +45,7 @@ impl Config {
         Self {
             data: data.into(),
             groups: limits::GROUPS_DEFAULT,
-            wal_segment_bytes: 64 << 20,
+            wal_segment_bytes: SEGMENT_BYTES,
             wal_bytes_max: 1 << 30,
             checkpoint_bytes: 32 << 20,
             ingress_bytes_max: 256 << 20,
@@ -56,5 +57,16 @@ impl Config {
     }
 }
 
-// The largest request is a frame that fits into half a segment, which the shard insists on.
-const _: () = assert!(limits::REQUEST_BYTES_MAX <= (64 << 20) / 2);
+impl Config {
+    /// [`Self::uncommitted_bytes_max`], kept so far below the log's size that a batch of all of them always finds room
+    /// once checkpoints have made it.
+    #[must_use]
+    pub fn uncommitted_bytes_effective(&self) -> u64 {
+        self.uncommitted_bytes_max.min(self.wal_bytes_max / 4)
+    }
+}
+
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+// The largest request is a frame that fits, with its command's fields (a path, two ids, numbers) around it.
+const _: () = assert!(limits::REQUEST_BYTES_MAX + (64 << 10) <= frame_bytes_max(SEGMENT_BYTES));

@@ -56,7 +56,7 @@ impl Node {
             ingress_bytes: AtomicU64::new(0),
             ingress_bytes_max: config.ingress_bytes_max,
             uncommitted_bytes: AtomicU64::new(0),
-            uncommitted_bytes_max: config.uncommitted_bytes_max,
+            uncommitted_bytes_max: config.uncommitted_bytes_effective(),
             live_reads: AtomicU64::new(0),
             log_full: AtomicBool::new(false),
             ready: AtomicBool::new(false),
@@ -83,7 +83,11 @@ impl Node {
         let handle = Handle::new(Arc::clone(&shared), mail.clone());
         let node = Self { handle, shared, mail, running };
         match starts.recv() {
-            Ok(Ok(())) => Ok(node),
+            Ok(Ok(())) => {
+                let identity = &node.shared.identity;
+                tracing::info!(cluster = identity.cluster_id, node = identity.node_id, "the node serves");
+                Ok(node)
+            }
             Ok(Err(reason)) => Err(OpenError::LogFailed(reason)),
             Err(_) => Err(OpenError::LogFailed("the shard's thread ended".to_owned())),
         }

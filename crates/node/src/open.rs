@@ -182,7 +182,7 @@ fn shard_options(config: &Config) -> ShardOptions {
         wal_segment_bytes: config.wal_segment_bytes,
         wal_bytes_max: config.wal_bytes_max,
         checkpoint_bytes: config.checkpoint_bytes,
-        uncommitted_bytes_max: config.uncommitted_bytes_max,
+        uncommitted_bytes_max: config.uncommitted_bytes_effective(),
         live_reads_max: config.live_reads_max,
     }
 }

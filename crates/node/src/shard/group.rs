@@ -148,7 +148,7 @@ impl<T> GroupCore<T> {
         let standing = self.raft.standing();
         if self.state == GroupState::Starting && standing.role == Role::Leader && self.raft.reads_possible() {
             self.state = GroupState::Serving;
-            tracing::info!(group = self.id.0, term = standing.term, applied = standing.applied, "a group serves");
+            tracing::debug!(group = self.id.0, term = standing.term, applied = standing.applied, "a group serves");
         }
     }
 }

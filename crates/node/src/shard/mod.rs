@@ -56,6 +56,12 @@ impl<T> Slot<T> {
     }
 }
 
+/// Bytes of the largest record that is proposed: it fits into a segment with its pages' checksums and all around it.
+#[must_use]
+pub const fn frame_bytes_max(wal_segment_bytes: u64) -> u64 {
+    wal_segment_bytes / 4 * 3
+}
+
 /// Ticks that a full log keeps proposed writes waiting before they are told that their outcome is unknown: five
 /// seconds, half of what a client waits without progress.
 const FULL_TICKS_MAX: u64 = 50;
@@ -207,8 +213,7 @@ impl<T: Token> ShardCore<T> {
         if self.failed.is_some() {
             return Some(Unavailable::ApplyStopped);
         }
-        // A record fits into a segment with its pages' checksums; the largest request (32 MiB) fits into the default one.
-        if self.log_full() || bytes > self.options.wal_segment_bytes / 4 * 3 {
+        if self.log_full() || bytes > frame_bytes_max(self.options.wal_segment_bytes) {
             return Some(Unavailable::WalDiskPressure);
         }
         (self.uncommitted_bytes + bytes > self.options.uncommitted_bytes_max && self.uncommitted_bytes > 0)

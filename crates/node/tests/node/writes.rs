@@ -1,7 +1,7 @@
 //! What a write is answered, and when.
 
 use crate::harness::{Host, append, config, delete, keyed, receipt};
-use highwater_base::Offset;
+use highwater_base::{Offset, limits};
 use highwater_node::config::Config;
 use highwater_node::shard::{Answer, Input};
 use highwater_node::{Durability, Unavailable};
@@ -118,6 +118,15 @@ fn a_deleted_stream_stays_deleted() {
         assert_ne!(host.create("s"), first);
         assert_eq!(host.content("s").as_deref(), Some(&b""[..]));
     }
+}
+
+#[test]
+fn the_largest_request_is_taken_with_the_default_settings() {
+    let mut host = Host::with(1, Config::new("/data"));
+    host.open().expect("made");
+    host.create("s");
+    let length = usize::try_from(limits::REQUEST_BYTES_MAX).expect("it is memory");
+    assert_eq!(host.append("s", &vec![7; length]).1, Offset(limits::REQUEST_BYTES_MAX));
 }
 
 #[test]

@@ -13,9 +13,12 @@ use ursula_headers::write_outcome::inventory::row;
 const PATH: &str = "/v1/stream/app/db";
 const TEXT: (&str, &str) = ("content-type", "text/plain");
 
-/// Opens a node small enough for a test, and waits until it serves.
+/// Opens a node with a log small enough for a test, and waits until it serves.
 fn open(data: &Path) -> (Node, Server) {
-    let config = Config { groups: 2, ..Config::new(data) };
+    open_with(Config { groups: 2, wal_segment_bytes: 8 << 20, wal_bytes_max: 64 << 20, ..Config::new(data) })
+}
+
+fn open_with(config: Config) -> (Node, Server) {
     let node = Node::open(config, Arc::new(OsDisk::new()), Arc::new(SystemClock::new()), Box::new(SystemRandom))
         .expect("the node opens");
     let server = Server::start(node.handle());
@@ -180,7 +183,7 @@ fn a_long_poll_of_a_real_node_hears_an_append_and_a_close() {
 #[test]
 fn the_largest_body_that_is_advertised_is_taken() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (node, mut server) = open(folder.path());
+    let (node, mut server) = open_with(Config::new(folder.path()));
     server.ask("PUT", PATH, &[TEXT], b"");
     let limit =
         server.ask("HEAD", PATH, &[], b"").header("ursula-max-request-bytes").and_then(|text| text.parse().ok());

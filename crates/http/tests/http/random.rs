@@ -69,6 +69,7 @@ async fn ask(routes: &Router, request: Request<Body>) -> (u16, Vec<u8>, axum::ht
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
     fn no_request_is_the_servers_fault(
         requests in prop::collection::vec(

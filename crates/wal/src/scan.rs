@@ -239,7 +239,7 @@ impl Judge<'_> {
         let certain = offset < self.witnessed;
         match stretch {
             Stretch::Unwritten { .. } if !certain => {
-                self.cut = next.is_some().then_some(offset);
+                self.cut = (next.is_some() || self.image.remains_end() > offset).then_some(offset);
                 return false;
             }
             Stretch::Unwritten { .. } => {

@@ -91,7 +91,7 @@ impl Writer {
     pub fn spawn(log: Log) -> Self {
         let shared = Arc::new(Shared::default());
         shared.lock().needs = log.oldest_segment_needs();
-        let worker = Worker { log, shared: shared.clone(), spare_asked: false };
+        let worker = Worker { log, shared: shared.clone(), spare_thread: None };
         let thread = std::thread::Builder::new().name("wal".to_owned()).spawn(move || worker.run());
         if let Err(error) = &thread {
             shared.lock().ended = Some(Poisoned { reason: format!("the writer has no thread: {error}") });
@@ -170,7 +170,7 @@ impl WriterHandle {
 struct Worker {
     log: Log,
     shared: Arc<Shared>,
-    spare_asked: bool,
+    spare_thread: Option<JoinHandle<()>>,
 }
 
 /// What one round does.
@@ -237,7 +237,7 @@ impl Worker {
             done(self.log.forget(owner).is_ok());
         }
         if let Some(done) = round.spare {
-            self.spare_asked = false;
+            self.join_spare_thread();
             if let Err(error) = self.log.take_spare(done) {
                 poisoned = Some(error);
             }
@@ -295,7 +295,7 @@ impl Worker {
 
     /// Has the next segment's file made on another thread, so that no append waits for it to be zeroed.
     fn ask_for_spare(&mut self) {
-        if self.spare_asked {
+        if self.spare_thread.is_some() {
             return;
         }
         let Some(job) = self.log.prepare() else { return };
@@ -306,12 +306,20 @@ impl Worker {
             shared.work.notify_one();
         };
         // Without a thread the append that needs the file makes it.
-        self.spare_asked = std::thread::Builder::new().name("wal-spare".to_owned()).spawn(move || make(job)).is_ok();
+        self.spare_thread = std::thread::Builder::new().name("wal-spare".to_owned()).spawn(move || make(job)).ok();
     }
 
-    fn end(&self, reason: Poisoned) {
-        let mut queue = self.shared.lock();
-        queue.ended = Some(reason);
+    /// Nobody may be making files in the directory once the log's lock is gone.
+    fn end(&mut self, reason: Poisoned) {
+        self.shared.lock().ended = Some(reason);
+        self.join_spare_thread();
+    }
+
+    fn join_spare_thread(&mut self) {
+        if let Some(thread) = self.spare_thread.take() {
+            // A panic there leaves an unfinished file, which the next open removes.
+            drop(thread.join());
+        }
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub first_segment: u64,
     /// Everything before was synced when this was written.
     pub synced: Spot,
+    /// The mark of owners that are not listed.
+    pub unlisted: Verdict,
     pub owners: BTreeMap<OwnerId, OwnerState>,
 }
 
@@ -62,15 +64,13 @@ impl State {
         };
         body.u64(self.identity).u8(condition).bytes(self.boot_id.as_bytes()).bytes(reason.as_bytes());
         body.u64(self.first_segment).u64(self.synced.segment).u64(self.synced.offset);
+        encode_mark(&mut body, self.unlisted);
         body.u32(self.owners.len() as u32);
         for (owner, state) in &self.owners {
-            let (mark, segment, offset) = match state.mark {
-                Verdict::Whole => (0, 0, 0),
-                Verdict::Recovering { segment, offset } => (1, segment, offset),
-                Verdict::Damaged { segment, offset } => (2, segment, offset),
-            };
             body.u64(owner.0).u64(state.first_needed).u64(state.base.segment).u64(state.base.offset);
-            body.u64(state.base_sequence).u8(mark).u64(segment).u64(offset).u64(0);
+            body.u64(state.base_sequence);
+            encode_mark(&mut body, state.mark);
+            body.u64(0);
         }
         let body = body.into_vec();
         let mut record = Writer::new();
@@ -107,6 +107,7 @@ impl State {
         };
         let first_segment = reader.u64()?;
         let synced = Spot { segment: reader.u64()?, offset: reader.u64()? };
+        let unlisted = decode_mark(&mut reader)?;
         let count = reader.u32()?;
         let mut owners = BTreeMap::new();
         for _ in 0..count {
@@ -114,23 +115,36 @@ impl State {
             owners.insert(owner, Self::decode_owner(&mut reader)?);
         }
         reader.finish()?;
-        Ok(Self { identity, condition, boot_id, first_segment, synced, owners })
+        Ok(Self { identity, condition, boot_id, first_segment, synced, unlisted, owners })
     }
 
     fn decode_owner(reader: &mut Reader) -> Result<OwnerState, DecodeError> {
         let first_needed = reader.u64()?;
         let base = Spot { segment: reader.u64()?, offset: reader.u64()? };
         let base_sequence = reader.u64()?;
-        let mark = reader.u8()?;
-        let (segment, offset) = (reader.u64()?, reader.u64()?);
-        let mark = match mark {
-            0 => Verdict::Whole,
-            1 => Verdict::Recovering { segment, offset },
-            2 => Verdict::Damaged { segment, offset },
-            _ => return Err(DecodeError::Invalid("mark")),
-        };
+        let mark = decode_mark(reader)?;
         reader.u64()?;
         Ok(OwnerState { first_needed, base, base_sequence, mark })
+    }
+}
+
+fn encode_mark(body: &mut Writer, mark: Verdict) {
+    let (kind, segment, offset) = match mark {
+        Verdict::Whole => (0, 0, 0),
+        Verdict::Recovering { segment, offset } => (1, segment, offset),
+        Verdict::Damaged { segment, offset } => (2, segment, offset),
+    };
+    body.u8(kind).u64(segment).u64(offset);
+}
+
+fn decode_mark(reader: &mut Reader) -> Result<Verdict, DecodeError> {
+    let kind = reader.u8()?;
+    let (segment, offset) = (reader.u64()?, reader.u64()?);
+    match kind {
+        0 => Ok(Verdict::Whole),
+        1 => Ok(Verdict::Recovering { segment, offset }),
+        2 => Ok(Verdict::Damaged { segment, offset }),
+        _ => Err(DecodeError::Invalid("mark")),
     }
 }
 

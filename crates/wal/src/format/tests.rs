@@ -48,13 +48,14 @@ fn state() -> impl Strategy<Value = State> {
     let condition =
         prop_oneof![Just(Condition::Open), Just(Condition::Clean), "[a-z ]{0,40}".prop_map(Condition::Poisoned)];
     let owners = btree_map(any::<u64>().prop_map(OwnerId), owner_state(), 0..20);
-    (any::<[u64; 4]>(), condition, "[a-z0-9-]{0,64}", owners).prop_map(
-        |([identity, first_segment, segment, offset], condition, boot_id, owners)| State {
+    (any::<[u64; 4]>(), condition, "[a-z0-9-]{0,64}", verdict(), owners).prop_map(
+        |([identity, first_segment, segment, offset], condition, boot_id, unlisted, owners)| State {
             identity,
             condition,
             boot_id,
             first_segment,
             synced: Spot { segment, offset },
+            unlisted,
             owners,
         },
     )

@@ -13,7 +13,7 @@ use crate::format::PAGE;
 use crate::format::batch::Range;
 use crate::format::state::{Condition, OwnerState, Spot, State};
 use crate::reader::LogReader;
-use crate::recovered::Recovered;
+use crate::recovered::{Recovered, Verdict};
 use crate::types::{AppendError, Frame, Location, OpenError, Options, Poisoned, ReleaseError, Released};
 use crate::writer::Metrics;
 use highwater_base::OwnerId;
@@ -34,6 +34,8 @@ pub struct Log {
     tail: Tail,
     /// Segments below are no part of the log.
     first_segment: u64,
+    /// The mark of owners that the log never heard of, until the segment where they may be lost is given back.
+    unlisted: Verdict,
     next_number: u64,
     spares: Vec<Spare>,
     next_spare: u64,
@@ -203,6 +205,7 @@ impl Log {
             boot_id: self.options.boot_id.clone(),
             first_segment: self.first_segment,
             synced: self.flushed(),
+            unlisted: self.unlisted,
             owners: self.owners.iter().map(|(owner, known)| (*owner, known.state)).collect(),
         }
     }

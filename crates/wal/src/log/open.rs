@@ -83,7 +83,7 @@ pub(super) fn open(files: Files, options: Options) -> Result<(Log, Recovered), O
     log.files.restore_reserve()?;
     let recovered = Recovered {
         owners: merged.owners.iter().map(|(owner, tracker)| (*owner, tracker.recovery())).collect(),
-        unlisted: merged.unlisted.map_or(Verdict::Whole, |hit| hit.verdict()),
+        unlisted: log.unlisted,
         last_run: before.last_run,
         cut: newest.and_then(|newest| Some((log.segments.last()?.number, newest.cut?))),
         survivors: merged.survivors,
@@ -140,6 +140,7 @@ fn before(files: &Files, listing: &Listing, candidates: &[Candidate], options: &
         boot_id: options.boot_id.clone(),
         first_segment: listing.segments.first().copied().unwrap_or(1),
         synced: Spot::default(),
+        unlisted: Verdict::Whole,
         owners: BTreeMap::new(),
     };
     let lost = !listing.segments.is_empty() || listing.has_state;
@@ -238,6 +239,10 @@ fn assemble(
         segments: Vec::new(),
         tail: Tail::default(),
         first_segment: state.first_segment,
+        unlisted: match (state.unlisted, merged.unlisted) {
+            (Verdict::Whole, Some(hit)) => hit.verdict(),
+            (mark, _) => mark,
+        },
         next_number: state.first_segment.max(state.synced.segment + 1),
         spares,
         next_spare,

@@ -1,6 +1,6 @@
 //! Giving space back.
 
-use super::Log;
+use super::{Log, Owner};
 use crate::files::Spare;
 use crate::format::PAGE;
 use crate::format::state::{Condition, Spot};
@@ -18,9 +18,15 @@ impl Log {
         }
         let first = self.segments.get(free).map_or(self.next_number, |segment| segment.number);
         self.rebase(free, first);
-        let before = std::mem::replace(&mut self.first_segment, first);
+        let before = (self.first_segment, self.unlisted);
+        self.first_segment = first;
+        if let Verdict::Recovering { segment, .. } | Verdict::Damaged { segment, .. } = self.unlisted
+            && segment < first
+        {
+            self.unlisted = Verdict::Whole;
+        }
         if let Err(error) = self.record() {
-            self.first_segment = before;
+            (self.first_segment, self.unlisted) = before;
             return Err(error);
         }
         let mut released = Released::default();
@@ -73,30 +79,28 @@ impl Log {
     pub(super) fn forget_owner(&mut self, owner: OwnerId) -> Result<Released, ReleaseError> {
         // The base must lie in what is durable: a crash would set the log's end back, and later frames before the base.
         self.flush()?;
-        let Some(known) = self.owners.get(&owner) else { return Ok(Released::default()) };
-        let before = known.state;
-        let mut after = before;
+        let known = self.owners.get(&owner);
+        let mut after = known.map(|known| known.state).unwrap_or_default();
+        let next_sequence = known.map_or(1, |known| known.next_sequence);
+        let before = known.map(|known| known.state);
         after.base = match self.segments.last() {
             Some(segment) if self.tail.open => Spot { segment: segment.number, offset: self.tail.write_pos },
             _ => Spot { segment: self.next_number, offset: PAGE },
         };
-        after.base_sequence = known.next_sequence;
+        after.base_sequence = next_sequence;
         after.first_needed = 0;
         after.mark = Verdict::Whole;
-        self.set_owner_state(owner, after);
+        self.owners.insert(owner, Owner { state: after, next_sequence });
         if let Err(error) = self.record() {
-            self.set_owner_state(owner, before);
+            match before {
+                Some(state) => self.owners.insert(owner, Owner { state, next_sequence }),
+                None => self.owners.remove(&owner),
+            };
             return Err(error);
         }
         for segment in &mut self.segments {
             segment.ranges.remove(&owner);
         }
         self.reclaim()
-    }
-
-    fn set_owner_state(&mut self, owner: OwnerId, state: crate::format::state::OwnerState) {
-        if let Some(known) = self.owners.get_mut(&owner) {
-            known.state = state;
-        }
     }
 }

@@ -244,6 +244,46 @@ fn a_marked_owner_is_whole_again_once_it_was_forgotten_and_starts_anew() {
     assert_eq!(names(&own), [(owner.0, 1)]);
 }
 
+/// A damage that may have taken every trace of an owner is remembered for the owners nobody heard of, until such an
+/// owner starts anew, or the segment is given back.
+#[test]
+fn an_owner_that_may_be_lost_without_a_trace_stays_marked() {
+    let disk = SimDisk::new(10);
+    let (mut log, _) = open(&disk);
+    log.append(&[frame(1, 1, 500)]).expect("append");
+    log.sync().expect("sync");
+    let only = log.append(&[frame(5, 1, 500)]).expect("append")[0];
+    log.sync().expect("sync");
+    log.append(&[frame(1, 2, 500)]).expect("append");
+    log.sync().expect("sync");
+    drop(log);
+    disk.power_loss();
+    for offset in [40, 17, 9] {
+        disk.flip_bit(&segment_path(1), only.offset - offset).expect("flip");
+    }
+    for _ in 0..3 {
+        let (mut log, recovered) = open(&disk);
+        assert!(recovered.verdict(OwnerId(1)).is_whole(), "it goes on behind the damage");
+        assert!(matches!(recovered.verdict(OwnerId(5)), Verdict::Damaged { segment: 1, .. }));
+        log.append(&[frame(1, 3, 500)]).expect("append");
+        log.sync().expect("sync");
+        disk.power_loss();
+    }
+    let (mut log, _) = open(&disk);
+    log.forget(OwnerId(5)).expect("forget");
+    drop(log);
+    let (mut log, recovered) = open(&disk);
+    assert!(recovered.verdict(OwnerId(5)).is_whole() && !recovered.verdict(OwnerId(6)).is_whole());
+    while log.oldest_segment_needs().is_empty() {
+        log.append(&[frame(1, 4, 3000)]).expect("append");
+    }
+    log.sync().expect("sync");
+    assert!(log.release(OwnerId(1), 4).expect("release").segments > 0);
+    drop(log);
+    let (_, recovered) = open(&disk);
+    assert!(recovered.verdict(OwnerId(6)).is_whole());
+}
+
 #[test]
 fn a_later_version_is_refused_and_nothing_is_touched() {
     let (intact, _) = laid(9);

@@ -39,7 +39,11 @@ fn written_today() -> Vec<(String, Vec<u8>)> {
     drop(log);
     let victim = log_file(3);
     // In the first page of data: the payload of owner 1's frame.
-    disk.flip_bit(&victim, 4096 + 32 + 40 + 100).expect("flip");
+    let file = disk.open(&victim, OpenMode::Write).expect("open");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 4096 + 32 + 40 + 100).expect("read");
+    file.write_at(&[byte[0] ^ 1], 4096 + 32 + 40 + 100).expect("write");
+    drop(file);
     let (mut log, _) = open(&disk);
     log.append(&[frame(3, 100, 60)]).expect("append");
     log.sync().expect("sync");

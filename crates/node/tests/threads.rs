@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use highwater_base::{Digest, Offset};
-use highwater_disk::OsDisk;
+use highwater_disk::sim::Operation as On;
 use highwater_disk::system::{SystemClock, SystemRandom};
+use highwater_disk::{OsDisk, SimDisk};
 use highwater_node::{Config, Handle, Node, OpenError, ReadRequest, Unavailable};
 use highwater_stream::{Append, Create, Operation, Outcome, ProducerKey, ReadFrom, Refusal};
 use std::path::Path;
@@ -256,5 +257,62 @@ fn keyed_repeats_and_early_answers_come_back_over_threads_too() {
         assert_eq!(status.groups.len(), 16);
         assert_eq!(status.groups.iter().map(|g| g.streams).sum::<u64>(), 1);
         assert!(status.ready && status.failed.is_none());
+    });
+}
+
+#[test]
+fn a_failed_sync_is_told_to_everyone_and_the_node_stops_loudly() {
+    let disk = SimDisk::new(1);
+    let config = Config { wal_segment_bytes: 1 << 20, wal_bytes_max: 8 << 20, ..Config::new("/data") };
+    let open = || {
+        let clock = Arc::new(SystemClock::new());
+        Node::open(config.clone(), Arc::new(disk.clone()), clock, Box::new(SystemRandom))
+    };
+    let node = open().expect("opens");
+    let handle = node.handle();
+    let runtime = runtime();
+    runtime.block_on(async {
+        create(&handle, "s").await;
+        let reader = tokio::spawn({
+            let handle = handle.clone();
+            async move { handle.read(ReadRequest { wait_ms: Some(30_000), ..request("s", 0) }).await }
+        });
+        while handle.status().live_reads == 0 {
+            tokio::task::yield_now().await;
+        }
+        disk.fail_next(On::Sync, "/data/wal");
+        let answer = handle.write("s".to_owned(), append(b"x", None)).await;
+        assert_eq!(answer, Err(Unavailable::OutcomeUnknown { leadership_lost: false }));
+        assert!(!handle.failed().await.is_empty());
+        assert_eq!(reader.await.expect("it ended"), Err(Unavailable::ApplyStopped));
+        assert_eq!(handle.write("s".to_owned(), append(b"x", None)).await, Err(Unavailable::ApplyStopped));
+        assert!(!handle.ready() && handle.status().failed.is_some());
+    });
+    assert!(matches!(node.shutdown(), Err(OpenError::LogFailed(_))));
+    disk.power_loss();
+    let node = open().expect("a restart recovers");
+    assert!(runtime.block_on(node.handle().head("s")).expect("serves").is_ok());
+}
+
+#[test]
+fn a_write_whose_caller_goes_away_is_still_applied_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = open(directory.path()).expect("opens");
+    let handle = node.handle();
+    runtime().block_on(async {
+        create(&handle, "s").await;
+        for seq in 0..50 {
+            let task = tokio::spawn({
+                let handle = handle.clone();
+                async move { handle.write("s".to_owned(), append(b"x", Some((1, seq)))).await }
+            });
+            tokio::task::yield_now().await;
+            task.abort();
+            // Whether it got in or not, the repeat settles it.
+            let answer = handle.write("s".to_owned(), append(b"x", Some((1, seq)))).await.expect("serves");
+            assert!(matches!(answer.result, Ok(Outcome::Applied(_) | Outcome::Repeated(_))), "{answer:?}");
+        }
+        assert_eq!(content(&handle, "s").await, b"x".repeat(50));
+        assert_eq!(handle.status().ingress_bytes, 0, "room was not given back");
     });
 }

@@ -39,10 +39,7 @@ impl Proposal {
     #[must_use]
     pub fn new(at: Millis, path: String, operation: Operation) -> Self {
         let command = Command { at, path, operation };
-        let encoded = command.encode();
-        let mut record = Vec::with_capacity(ENTRY_HEADER_BYTES + encoded.len());
-        record.resize(ENTRY_HEADER_BYTES, 0);
-        record.extend_from_slice(&encoded);
+        let record = command.encode_behind(&[0; ENTRY_HEADER_BYTES]);
         Self { path: command.path, record }
     }
 }

@@ -1,8 +1,22 @@
 //! Binding: how a file becomes a bound database, and how a restored one is laid down.
+//!
+//! A database is bound once `meta` has its name. Everything before that step leaves the file unbound and usable as it
+//! was; everything after it is finished by the next open. A new or restored database file gets its own name last.
 
-use crate::engine::OpenError;
+mod existing;
+mod fresh;
+mod laydown;
+mod restored;
+#[cfg(test)]
+mod tests;
+
+pub use restored::Restoring;
+
+use crate::engine::open::{lock_database, lock_process};
+use crate::engine::{Binding, Layout, OpenError};
+use crate::meta::{CLUSTER_ID_BYTES_MAX, MetaFile, URL_BYTES_MAX};
 use highwater_base::{Incarnation, Offset};
-use highwater_disk::Disk;
+use highwater_disk::{Disk, OpenMode};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,71 +69,149 @@ pub enum Bound {
     },
 }
 
-/// Why a file is not bound, and as it was. The message says what to do.
+/// Why a file is not bound or restored, and as it was. The message says what to do.
 #[derive(Debug, Error)]
 pub enum BindError {
-    /// It is open elsewhere, or the system's error.
+    /// It is open elsewhere, or its binding cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// It is bound to another stream.
-    #[error("bound_elsewhere: {path} is bound to {url}")]
+    #[error(
+        "bound_elsewhere: {path} is bound to {url}; to change that, copy it with `VACUUM INTO` and bind the copy to \
+         the new stream"
+    )]
     Elsewhere {
         /// The database's path.
         path: String,
         /// The URL it is bound to.
         url: String,
     },
+    /// Something is where a restored database should go.
+    #[error("exists: {path} exists already; restore under a name that is free")]
+    Exists {
+        /// The path.
+        path: String,
+    },
+    /// It is no database.
+    #[error("not_a_database: {path} is not an SQLite database ({why}); nothing was changed")]
+    NotADatabase {
+        /// The path.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A transaction of stock SQLite waits in a journal beside it.
+    #[error(
+        "hot_journal: {journal} holds a transaction that is not in the database yet; open and close the database once \
+         with sqlite3, then bind it"
+    )]
+    HotJournal {
+        /// The journal or `-wal`.
+        journal: String,
+    },
+    /// An option has a value it cannot have.
+    #[error("invalid_option: {0}")]
+    Option(&'static str),
+    /// The stream has no commit to restore.
+    #[error("empty_stream: the stream holds no whole commit; there is nothing to restore")]
+    Empty,
     /// The system's.
-    #[error("{0}")]
+    #[error("io: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Binds the database at `path` to `stream`, making it if it does not exist.
-/// # Errors
-/// See [`BindError`]; the file is then as it was.
-pub fn bind(
-    _disk: &Arc<dyn Disk>,
-    _path: &Path,
-    _options: BindOptions,
-    _stream: &BoundStream,
-    _progress: BindProgress<'_>,
-) -> Result<Bound, BindError> {
-    Err(io::Error::from(io::ErrorKind::Unsupported).into())
+impl BindError {
+    /// The code an application can switch on.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Open(error) => error.code(),
+            Self::Elsewhere { .. } => "bound_elsewhere",
+            Self::Exists { .. } => "exists",
+            Self::NotADatabase { .. } => "not_a_database",
+            Self::HotJournal { .. } => "hot_journal",
+            Self::Option(_) => "invalid_option",
+            Self::Empty => "empty_stream",
+            Self::Io(_) => "io",
+        }
+    }
+
+    fn io(layout: &Layout) -> impl Fn(io::Error) -> Self + use<> {
+        let path = layout.database.display().to_string();
+        move |error| Self::Io(io::Error::new(error.kind(), format!("{path}: {error}")))
+    }
 }
 
-/// A database that is being restored from its stream: nothing lies at its path until [`Restoring::finish`].
-pub struct Restoring {}
-
-impl Restoring {
-    /// Starts: refuses a path that holds something, and clears what an earlier attempt left.
-    /// # Errors
-    /// See [`BindError`].
-    pub fn begin(_disk: &Arc<dyn Disk>, _path: &Path) -> Result<Self, BindError> {
-        Err(io::Error::from(io::ErrorKind::Unsupported).into())
+/// Binds the database at `path` to `stream`, making it if it does not exist or is empty.
+///
+/// An existing one is logged whole as the first commit, with `progress` told now and then; its header says WAL
+/// afterwards, which stock SQLite reads as well. A crash leaves it either unbound and usable, or bound and whole.
+/// # Errors
+/// See [`BindError`].
+pub fn bind(
+    disk: &Arc<dyn Disk>,
+    path: &Path,
+    options: BindOptions,
+    stream: &BoundStream,
+    progress: BindProgress<'_>,
+) -> Result<Bound, BindError> {
+    let layout = Layout::of(path);
+    let io_error = BindError::io(&layout);
+    check_stream(stream)?;
+    if let Some(bound) = already_bound(&**disk, &layout, stream)? {
+        return Ok(bound);
     }
-
-    /// Takes record bytes, in any pieces; each record is checked, and applied as it becomes whole.
-    ///
-    /// A run that is voided by a claim is forgotten with [`Restoring::void`].
-    /// # Errors
-    /// `InvalidData` naming the commit, or the system's.
-    pub fn push(&mut self, _bytes: &[u8]) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+    disk.create_directory(&layout.log).map_err(&io_error)?;
+    let _process = lock_process(&**disk, &layout)?;
+    // The process that held the lock until now may have bound it.
+    if let Some(bound) = already_bound(&**disk, &layout, stream)? {
+        return Ok(bound);
     }
-
-    /// Forgets the bytes of an incomplete record: a claim voided its run.
-    pub fn void(&mut self) {}
-
-    /// Commits applied so far, and the last one's number.
-    #[must_use]
-    pub fn lsn(&self) -> u64 {
-        0
+    laydown::clear(&**disk, &layout).map_err(&io_error)?;
+    let exists = disk.exists(&layout.database).map_err(&io_error)?;
+    let guard = exists.then(|| lock_database(&**disk, &layout)).transpose()?;
+    let populated = match &guard {
+        Some(file) => file.length().map_err(&io_error)? > 0,
+        None => false,
+    };
+    existing::refuse_journals(&**disk, &layout)?;
+    match guard {
+        Some(file) if populated => existing::bind(disk, &layout, &*file, stream, progress),
+        _ => fresh::bind(disk, &layout, options, stream),
     }
+}
 
-    /// Syncs, and gives the database its name and its binding; the last step makes both appear.
-    /// # Errors
-    /// See [`BindError`].
-    pub fn finish(self, _stream: &BoundStream) -> Result<(), BindError> {
-        Err(io::Error::from(io::ErrorKind::Unsupported).into())
+/// The stream that the database at `path` is bound to, `None` if it is not bound.
+/// # Errors
+/// See [`BindError`].
+pub fn bound_to(disk: &dyn Disk, path: &Path) -> Result<Option<Binding>, BindError> {
+    binding(disk, &Layout::of(path))
+}
+
+fn binding(disk: &dyn Disk, layout: &Layout) -> Result<Option<Binding>, BindError> {
+    if !disk.exists(&layout.meta).map_err(BindError::io(layout))? {
+        return Ok(None);
     }
+    let file = disk.open(&layout.meta, OpenMode::Read).map_err(BindError::io(layout))?;
+    let (_, meta) =
+        MetaFile::open(file).map_err(|error| OpenError::Meta { path: layout.meta.display().to_string(), error })?;
+    Ok(Some(meta.binding))
+}
+
+fn already_bound(disk: &dyn Disk, layout: &Layout, stream: &BoundStream) -> Result<Option<Bound>, BindError> {
+    match binding(disk, layout)? {
+        Some(binding) if binding.url == stream.url => Ok(Some(Bound::Already)),
+        Some(Binding { url, .. }) => Err(BindError::Elsewhere { path: layout.database.display().to_string(), url }),
+        None => Ok(None),
+    }
+}
+
+fn check_stream(stream: &BoundStream) -> Result<(), BindError> {
+    if stream.url.is_empty() || stream.url.len() > URL_BYTES_MAX {
+        return Err(BindError::Option("the stream's URL has 1 to 2,048 bytes"));
+    }
+    if stream.cluster_id.len() > CLUSTER_ID_BYTES_MAX {
+        return Err(BindError::Option("a cluster id has at most 64 bytes"));
+    }
+    Ok(())
 }

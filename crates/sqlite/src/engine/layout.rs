@@ -23,6 +23,8 @@ pub struct Layout {
     pub wal: PathBuf,
     /// A database file before its rename to `database`.
     pub database_new: PathBuf,
+    /// A record too large for memory, during a restore.
+    pub record_new: PathBuf,
     /// The status page.
     pub status: PathBuf,
     /// The status page before its rename.
@@ -43,6 +45,7 @@ impl Layout {
             lock: folder.join("lock"),
             wal: folder.join("wal"),
             database_new: folder.join("database.new"),
+            record_new: folder.join("record.new"),
             status: folder.join("status.json"),
             status_new: folder.join("status.json.new"),
             folder,

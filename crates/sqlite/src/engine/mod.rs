@@ -1,17 +1,42 @@
 //! The engine of one bound database: what happens at a commit, at a checkpoint, at open and at close.
+//!
+//! The VFS calls it under SQLite's locks, the replicator from its own thread, the timer from a third. Lock order:
+//! `commit`, then the log's, then `meta_file`, then `meta`; no lock is held while a hook runs, and `meta` never during
+//! I/O.
 
+pub(crate) mod apply;
+mod checkpoint;
+mod commit;
+mod error;
 pub mod layout;
+pub(crate) mod open;
+pub(crate) mod pages;
+mod replication;
+mod status;
+#[cfg(test)]
+mod tests;
+mod timer;
 pub mod types;
 
+pub use error::OpenError;
 pub use layout::Layout;
+pub use status::{StatusRead, read_status};
 pub use types::*;
 
+use crate::log::{Log, SEGMENT_BYTES};
+use crate::meta::{Meta, MetaFile};
+use commit::CommitState;
 use highwater_disk::{Disk, File};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
-use thiserror::Error;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// Milliseconds after which the log of a `synchronous=NORMAL` database is synced in the background.
+///
+/// Part of the promise: a loss of power takes at most so much of what the stream does not have.
+pub const BACKGROUND_SYNC_MS: u64 = 200;
 
 /// How a database is opened.
 #[derive(Debug, Clone)]
@@ -23,70 +48,81 @@ pub struct OpenOptions {
     /// Whether the process's timer thread syncs the log and publishes the status page; simulations call
     /// [`Engine::tick`] themselves.
     pub timer: bool,
+    /// Bytes after which a log segment takes no further record.
+    pub segment_bytes: u64,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { max_pending_bytes: 64 << 20, sync_close_ms: 5_000, timer: true }
+        Self { max_pending_bytes: 64 << 20, sync_close_ms: 5_000, timer: true, segment_bytes: SEGMENT_BYTES }
     }
 }
 
-/// Why a database does not open. The message says what to do.
-#[derive(Debug, Error)]
-pub enum OpenError {
-    /// There is no binding.
-    #[error("not_bound: {path} is not bound to a stream; bind it with `highwater db bind FILE URL`")]
-    NotBound {
-        /// The database's path.
-        path: String,
-    },
-    /// Another process has it open.
-    #[error("busy: {path} is open in the process {pid}; one process owns a bound database at a time")]
-    Busy {
-        /// The database's path.
-        path: String,
-        /// The owner's process id, 0 if it cannot be told.
-        pid: u32,
-    },
-    /// The system's.
-    #[error("{path} cannot be opened: {error}")]
-    Io {
-        /// What was being done.
-        path: String,
-        /// The system's error.
-        error: io::Error,
-    },
-}
-
-impl OpenError {
-    /// The code an application can switch on.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::NotBound { .. } => "not_bound",
-            Self::Busy { .. } => "busy",
-            Self::Io { .. } => "io",
-        }
-    }
-}
+/// What `close` calls first: drain for at most so long, and say whether nothing is pending.
+pub type Drain = Box<dyn Fn(Duration) -> bool + Send + Sync>;
 
 /// One bound database, open. Shared; every method takes `&self` and locks what it needs.
 pub struct Engine {
     disk: Arc<dyn Disk>,
+    layout: Layout,
+    options: OpenOptions,
+    binding: Binding,
+    boot_id: Option<[u8; 16]>,
+    database: Arc<dyn File>,
+    log: Log,
+    commit: Mutex<CommitState>,
+    meta_file: Mutex<MetaFile>,
+    meta: Mutex<Meta>,
+    /// What the database file holds without being synced.
+    backfilled: Mutex<LogPosition>,
+    locks: Mutex<Option<open::Locks>>,
+    stopped: AtomicBool,
+    stop: Mutex<Option<StopReason>>,
+    synchronous: AtomicU8,
+    wake: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
+    drain: Mutex<Option<Drain>>,
+    status: Mutex<status::Publishing>,
+    scheduled: AtomicBool,
+    this: Weak<Engine>,
 }
 
-fn unsupported() -> io::Error {
-    io::ErrorKind::Unsupported.into()
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic in one callback must not take the host down in the next; the VFS stops the database after one.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Engine {
-    /// Opens a bound database; when it returns, the database file holds every whole record of the log, synced.
+    /// Opens a bound database; when it returns, the database file holds every whole record of the log, synced, and
+    /// SQLite's `-wal` is gone.
     /// # Errors
-    /// See [`OpenError`].
-    pub fn open(disk: Arc<dyn Disk>, path: &Path, _options: OpenOptions) -> Result<Arc<Self>, OpenError> {
-        let engine = Self { disk };
-        let _ = &engine.disk;
-        Err(OpenError::Io { path: path.display().to_string(), error: unsupported() })
+    /// See [`OpenError`]; refused databases are left as they were found.
+    pub fn open(disk: Arc<dyn Disk>, path: &Path, options: OpenOptions) -> Result<Arc<Self>, OpenError> {
+        let opened = open::open(&disk, path)?;
+        let io_error = OpenError::io(&opened.layout);
+        let commit = CommitState::new(opened.table, opened.database.length().map_err(io_error)?);
+        let log = opened.log.with_segment_bytes(options.segment_bytes);
+        Ok(Arc::new_cyclic(|this| Self {
+            disk,
+            layout: opened.layout,
+            options,
+            binding: opened.meta.binding.clone(),
+            boot_id: opened.boot_id,
+            database: opened.database,
+            log,
+            commit: Mutex::new(commit),
+            meta_file: Mutex::new(opened.meta_file),
+            meta: Mutex::new(opened.meta),
+            backfilled: Mutex::new(LogPosition::default()),
+            locks: Mutex::new(Some(opened.locks)),
+            stopped: AtomicBool::new(false),
+            stop: Mutex::new(None),
+            synchronous: AtomicU8::new(Synchronous::default() as u8),
+            wake: Mutex::new(None),
+            drain: Mutex::new(None),
+            status: Mutex::new(status::Publishing::default()),
+            scheduled: AtomicBool::new(false),
+            this: this.clone(),
+        }))
     }
 
     /// Whether the database at `path` is bound.
@@ -99,180 +135,140 @@ impl Engine {
     /// The paths of this database; SQLite's `-wal` goes to `layout().wal`.
     #[must_use]
     pub fn layout(&self) -> &Layout {
-        unreachable!("open fails")
+        &self.layout
     }
 
     /// The handle of the database file, for the VFS to share.
     #[must_use]
     pub fn database(&self) -> Arc<dyn File> {
-        unreachable!("open fails")
+        self.database.clone()
     }
 
     /// Bytes of a page.
     #[must_use]
     pub fn page_size(&self) -> u32 {
-        unreachable!("open fails")
+        self.binding.page_size
     }
 
-    /// Asked at the first write of a transaction.
-    /// # Errors
-    /// `BacklogFull`, or `Stopped`.
-    pub fn admit_write(&self) -> Result<(), Refused> {
-        Ok(())
+    /// How it was opened.
+    #[must_use]
+    pub fn options(&self) -> &OpenOptions {
+        &self.options
     }
 
-    /// Logs a commit, unconfirmed and unsynced. `read_page(i, buffer)` fills in the image of `commit.pages[i]`.
-    /// # Errors
-    /// See [`AppendFailed`]; the log is cut back.
-    pub fn append_commit(
-        &self,
-        _commit: CommitShape<'_>,
-        _read_page: &mut dyn FnMut(usize, &mut [u8]) -> io::Result<()>,
-    ) -> Result<LogPosition, AppendFailed> {
-        Err(unsupported().into())
+    /// Why the database serves nothing any more, if so.
+    #[must_use]
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        if self.stopped.load(Ordering::Acquire) { lock(&self.stop).clone() } else { None }
     }
 
-    /// The unconfirmed record stands; nothing happens if there is none.
-    pub fn confirm(&self) {}
+    /// Stops the database; the first reason stays. A reset is noted in `meta` and refuses a later open too.
+    pub fn stop(&self, reason: StopReason) {
+        {
+            let mut stop = lock(&self.stop);
+            if stop.is_some() {
+                return;
+            }
+            *stop = Some(reason.clone());
+            self.stopped.store(true, Ordering::Release);
+        }
+        if reason.code.is_reset() {
+            // Where this fails the next open claims again and meets the same reset.
+            drop(self.update_meta(true, |meta| meta.stop = Some(reason)));
+        }
+        self.status_changed();
+    }
 
-    /// The unconfirmed record does not stand: cuts it off and syncs the cut; nothing happens if there is none.
-    /// # Errors
-    /// The system's; the database is stopped then.
-    pub fn cut(&self) -> io::Result<()> {
-        Err(unsupported())
+    /// Stops with `log_failed` and hands the error on: after a failed write or sync nobody knows what is on the disk.
+    fn fail(&self, what: &str, error: io::Error) -> io::Error {
+        let text = format!("{what}: {error}; close the database and open it again, which recovers what is on the disk");
+        self.stop(StopReason::new(StopCode::LogFailed, text));
+        error
+    }
+
+    /// Changes `meta`, and makes the change durable if `sync` says so.
+    fn update_meta(&self, sync: bool, change: impl FnOnce(&mut Meta)) -> io::Result<()> {
+        if self.stop_reason().is_some_and(|reason| reason.code == StopCode::Closed) {
+            return Err(io::Error::other("the database was closed"));
+        }
+        let mut file = lock(&self.meta_file);
+        let mut next = lock(&self.meta).clone();
+        change(&mut next);
+        let saved = file.save(&next, sync);
+        match saved {
+            Ok(()) => {
+                *lock(&self.meta) = next;
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(error),
+            Err(error) => {
+                drop(file);
+                Err(self.fail("meta cannot be written", error))
+            }
+        }
+    }
+
+    fn sync_meta(&self) -> io::Result<()> {
+        let synced = lock(&self.meta_file).sync();
+        synced.map_err(|error| self.fail("meta cannot be synced", error))
     }
 
     /// Makes every logged record durable; free if all are.
     /// # Errors
     /// The system's; the database is stopped then.
     pub fn sync_log(&self) -> io::Result<()> {
-        Err(unsupported())
-    }
-
-    /// The database file was synced and holds every record below `upto`.
-    /// # Errors
-    /// The system's; the log is kept then.
-    pub fn checkpointed(&self, _upto: LogPosition) -> io::Result<()> {
-        Err(unsupported())
-    }
-
-    /// The database file holds every record below `upto` but was not synced (`synchronous=OFF`): the engine syncs it
-    /// before it gives up the log, at the latest at close.
-    /// # Errors
-    /// The system's; the log is kept then.
-    pub fn backfilled(&self, _upto: LogPosition) -> io::Result<()> {
-        Err(unsupported())
-    }
-
-    /// The end of the last confirmed record.
-    #[must_use]
-    pub fn confirmed_end(&self) -> LogPosition {
-        LogPosition::default()
-    }
-
-    /// Bytes of commits that wait for the stream.
-    #[must_use]
-    pub fn pending_bytes(&self) -> u64 {
-        0
-    }
-
-    /// Tells how `PRAGMA synchronous` stands.
-    /// # Errors
-    /// The system's, when `Off` cannot be noted in `meta`.
-    pub fn set_synchronous(&self, _synchronous: Synchronous) -> io::Result<()> {
-        Err(unsupported())
-    }
-
-    /// Why the database serves nothing any more, if so.
-    #[must_use]
-    pub fn stop_reason(&self) -> Option<StopReason> {
-        None
-    }
-
-    /// Stops the database; the first reason stays. A reset is noted in `meta` and refuses a later open too.
-    pub fn stop(&self, _reason: StopReason) {}
-
-    /// Drains for at most `sync_close_ms` through the hook, syncs, notes how the file was left, and unlocks.
-    pub fn close(&self) {}
-
-    /// Whose stream it is.
-    #[must_use]
-    pub fn binding(&self) -> Binding {
-        unreachable!("open fails")
-    }
-
-    /// How far the log and the stream are.
-    #[must_use]
-    pub fn progress(&self) -> Progress {
-        unreachable!("open fails")
-    }
-
-    /// Appends exactly `length` confirmed log bytes from `from` on to `into`.
-    /// # Errors
-    /// `InvalidInput` for a range that is not in the log (any more); the system's.
-    pub fn read_log(&self, _from: LogPosition, _length: usize, _into: &mut Vec<u8>) -> io::Result<()> {
-        Err(unsupported())
-    }
-
-    /// The first byte of the record that holds the byte at `position`; `position` itself at the end of the log.
-    /// `None` below what is kept.
-    #[must_use]
-    pub fn record_start(&self, _position: LogPosition) -> Option<LogPosition> {
-        None
-    }
-
-    /// The last commit whose record ends at or below `position`; `None` below what is kept.
-    #[must_use]
-    pub fn lsn_below(&self, _position: LogPosition) -> Option<u64> {
-        None
-    }
-
-    /// The end of the record of commit `lsn`; `None` if it is not in the log.
-    #[must_use]
-    pub fn record_end(&self, _lsn: u64) -> Option<LogPosition> {
-        None
-    }
-
-    /// Writes down a sealed batch before its first byte leaves: the log is synced up to `seal.to`, then `meta`.
-    /// # Errors
-    /// The system's.
-    pub fn save_seal(&self, _seal: Seal) -> io::Result<()> {
-        Err(unsupported())
-    }
-
-    /// Moves the acknowledged position and forgets the seal. Not synced by itself: after a loss of power the next
-    /// claim finds out again.
-    /// # Errors
-    /// The system's.
-    pub fn save_acknowledged(&self, _acknowledged: Acknowledgement) -> io::Result<()> {
-        Err(unsupported())
-    }
-
-    /// Notes a won claim, synced, and forgets the seal.
-    /// # Errors
-    /// The system's.
-    pub fn save_epoch(&self, _claim: ClaimWon) -> io::Result<()> {
-        Err(unsupported())
+        self.log.sync().map_err(|error| self.fail("the log cannot be synced", error))
     }
 
     /// Sets what is called after each confirmed commit, outside of every lock.
-    pub fn on_confirmed(&self, _wake: Wake) {}
-
-    /// Sets what `close` calls first: drain for at most so long, and say whether nothing is pending.
-    pub fn on_close(&self, _drain: Box<dyn Fn(Duration) -> bool + Send + Sync>) {}
-
-    /// Sets where the replicator's part of the status page comes from.
-    pub fn set_status_source(&self, _source: StatusSource) {}
-
-    /// The status page.
-    #[must_use]
-    pub fn status(&self) -> serde_json::Value {
-        serde_json::Value::Null
+    pub fn on_confirmed(&self, wake: Wake) {
+        *lock(&self.wake) = Some(Arc::from(wake));
     }
 
-    /// Something worth showing changed: the status page is published soon.
-    pub fn status_changed(&self) {}
+    /// Sets what `close` calls first.
+    pub fn on_close(&self, drain: Drain) {
+        *lock(&self.drain) = Some(drain);
+    }
+
+    /// Tells how `PRAGMA synchronous` stands; the strongest of several connections is what counts to a caller that
+    /// tells it for each.
+    /// # Errors
+    /// The system's, when `Off` cannot be noted in `meta`.
+    pub fn set_synchronous(&self, synchronous: Synchronous) -> io::Result<()> {
+        let before = self.synchronous.swap(synchronous as u8, Ordering::AcqRel);
+        if synchronous == Synchronous::Off && before != Synchronous::Off as u8 {
+            let boot_id = self.boot_id;
+            self.update_meta(true, |meta| (meta.unsynced, meta.boot_id) = (true, boot_id))?;
+        }
+        Ok(())
+    }
+
+    /// How `PRAGMA synchronous` stands, as last told.
+    #[must_use]
+    pub fn synchronous(&self) -> Synchronous {
+        match self.synchronous.load(Ordering::Acquire) {
+            0 => Synchronous::Off,
+            1 => Synchronous::Normal,
+            _ => Synchronous::Full,
+        }
+    }
+
+    /// Has the timer call [`Engine::tick`] within [`BACKGROUND_SYNC_MS`].
+    fn schedule(&self) {
+        if self.options.timer && !self.scheduled.swap(true, Ordering::AcqRel) {
+            timer::schedule(self.this.clone(), Instant::now() + Duration::from_millis(BACKGROUND_SYNC_MS));
+        }
+    }
 
     /// What the timer does: syncs a log that waits for it and publishes the status page.
-    pub fn tick(&self) {}
+    pub fn tick(&self) {
+        self.scheduled.store(false, Ordering::Release);
+        if self.stop_reason().is_none() && self.synchronous() != Synchronous::Off && self.log.needs_sync() {
+            // A failure has stopped the database with its reason.
+            drop(self.sync_log());
+        }
+        if self.options.timer {
+            self.publish_if_changed();
+        }
+    }
 }

@@ -1,0 +1,5 @@
+//! The engine on a disk that dies, fills up and forgets.
+
+mod crash;
+mod host;
+mod stories;

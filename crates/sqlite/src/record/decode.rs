@@ -129,6 +129,7 @@ impl Decoder {
     pub fn reset(&mut self) {
         self.buffer.clear();
         self.done = false;
+        self.length = 0;
         self.expect = Expect::Header;
     }
 
@@ -245,6 +246,8 @@ impl Decoder {
         }
         self.expect = Expect::Header;
         self.done = true;
+        // What follows is of the next record, from its first byte on.
+        self.length = 0;
         Ok((field_u64(&self.buffer, 4), length))
     }
 }

@@ -148,6 +148,19 @@ fn every_prefix_is_not_whole() {
 }
 
 /// A chunk of one attempt and one of another have valid checksums of their own; the trailer covers them together.
+/// A batch ended within the 48 bytes of a record's header, and the next batch went on there. A restore still counted
+/// the bytes of the record before, took the place for another one, and called a sound stream damaged.
+#[test]
+fn the_bytes_of_a_record_are_counted_from_its_own_start() {
+    let record = encode(&sample());
+    let mut decoder = Decoder::checking();
+    for (taken, byte) in (1..).zip([record.as_slice(), &record].concat()) {
+        let mut input: &[u8] = &[byte];
+        while decoder.next(&mut input).expect("a sound record").is_some() {}
+        assert_eq!(decoder.partial_bytes(), taken % record.len() as u64);
+    }
+}
+
 #[test]
 fn a_record_put_together_from_two_attempts_is_refused() {
     let mut pages: Vec<_> = (1..=128u32).map(|n| (n, vec![n as u8; 512])).collect();

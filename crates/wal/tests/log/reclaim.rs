@@ -1,10 +1,9 @@
 //! Space comes back, and nothing that was needed goes with it.
 
-use crate::common::{DIRECTORY, PAGE, assert_whole, frame, open, segment_path, survivors};
+use crate::common::{PAGE, assert_whole, frame, open, segment_path, survivors, try_open};
 use highwater_base::OwnerId;
 use highwater_disk::{Disk, SimDisk};
 use highwater_wal::ReadError;
-use std::path::Path;
 
 /// The story: a log removed a segment whose entries a later record had made needless, and the file system made the
 /// removal durable before the record (Ursula, 2026). After a power loss the record was gone, the segment too, and the
@@ -109,13 +108,55 @@ fn the_oldest_segment_names_those_who_need_it() {
 
 #[test]
 fn a_segment_is_whole_on_the_disk_before_it_has_a_name() {
-    let disk = SimDisk::new(4);
-    let (mut log, _) = open(&disk);
-    for position in 1..=10 {
-        log.append(&[frame(1, position, 3000)]).expect("append");
-        for name in disk.list(Path::new(DIRECTORY)).expect("list").iter().filter(|name| name.ends_with(".segment")) {
-            let file = disk.open(&Path::new(DIRECTORY).join(name), highwater_disk::OpenMode::Read).expect("open");
-            assert_eq!(file.length().expect("length"), 8 * PAGE);
+    let intact = SimDisk::new(4);
+    let operations = {
+        let disk = intact.fork(0);
+        append_some(&disk);
+        disk.operations()
+    };
+    for stop in 1..=operations {
+        let disk = intact.fork(stop);
+        disk.stop_at(stop);
+        append_some(&disk);
+        disk.power_loss();
+        let segments = disk.files().into_iter().filter(|(path, _)| path.to_string_lossy().ends_with(".segment"));
+        for (path, bytes) in segments {
+            assert_eq!(bytes.len() as u64, 8 * PAGE, "stop {stop}: {}", path.display());
+            assert!(bytes.starts_with(b"HWLOGSEG"), "stop {stop}: {}", path.display());
         }
+    }
+}
+
+fn append_some(disk: &SimDisk) {
+    let Ok((mut log, _)) = try_open(disk) else { return };
+    for position in 1..=20 {
+        if log.append(&[frame(1, position, 3000)]).is_err() || log.sync().is_err() {
+            return;
+        }
+    }
+}
+
+/// The story this prevents: an owner is forgotten while its last frames are not synced. The power fails, the log ends
+/// before them, and what the owner appends in its new life lies below the place from which it counts.
+#[test]
+fn an_owner_forgotten_before_its_frames_were_synced_keeps_its_new_life() {
+    for seed in 0..60 {
+        let disk = SimDisk::new(seed);
+        let (mut log, _) = open(&disk);
+        log.append(&[frame(1, 1, 100)]).expect("append");
+        log.sync().expect("sync");
+        log.append(&[frame(1, 2, 9000)]).expect("append");
+        log.forget(OwnerId(1)).expect("forget");
+        drop(log);
+        disk.power_loss();
+        let (mut log, recovered) = open(&disk);
+        assert!(survivors(&recovered).is_empty());
+        log.append(&[frame(1, 50, 100)]).expect("append");
+        log.sync().expect("sync");
+        drop(log);
+        disk.power_loss();
+        let (_, recovered) = open(&disk);
+        assert_whole(&recovered, "in its new life");
+        assert!(survivors(&recovered) == [frame(1, 50, 100)], "seed {seed}");
     }
 }

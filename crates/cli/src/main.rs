@@ -1,1 +1,26 @@
-fn main() {}
+//! The `highwater` binary: the server, and the tools around it.
+
+mod arguments;
+mod config;
+mod db;
+mod exit;
+mod output;
+mod serve;
+mod stream;
+
+use arguments::{Arguments, Tool};
+use clap::Parser as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.tool {
+        Tool::Serve(settings) => serve::run(&settings),
+        Tool::Stream(command) => stream::run(command),
+        Tool::Db(command) => db::run(command),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::report(&error),
+    }
+}

@@ -134,7 +134,7 @@ pub(crate) struct Target {
 
 impl Sink for Target {
     fn record_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.incomplete = true;
+        self.incomplete |= !bytes.is_empty();
         self.restoring.push(bytes)
     }
 

@@ -1,0 +1,217 @@
+//! The command line.
+
+use crate::config::KEYS;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Highwater keeps what it acknowledged.
+#[derive(Debug, Parser)]
+#[command(name = "highwater", version, propagate_version = true)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub tool: Tool,
+}
+
+/// The tools.
+#[derive(Debug, Subcommand)]
+pub enum Tool {
+    /// Run the server
+    Serve(ServeArguments),
+    /// Write and read a stream
+    #[command(subcommand)]
+    Stream(StreamCommand),
+    /// Bind, watch, restore and check an SQLite database
+    #[command(subcommand)]
+    Db(DbCommand),
+}
+
+/// The flags of `serve`, made from the table of settings.
+#[derive(Debug, Default)]
+pub struct ServeArguments {
+    /// A TOML file with settings.
+    pub config: Option<PathBuf>,
+    /// Print the settings with their origins and end.
+    pub print_config: bool,
+    /// Settings given as flags, by name.
+    pub flags: BTreeMap<String, String>,
+}
+
+impl Args for ServeArguments {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new("config").long("config").value_name("FILE").help("TOML file with settings");
+        let print = Arg::new("print_config")
+            .long("print-config")
+            .action(clap::ArgAction::SetTrue)
+            .help("Print every setting with its origin, and end");
+        KEYS.iter().fold(command.arg(file).arg(print), |command, key| {
+            let help = format!("{} [default: {}] [env: {}]", key.help, key.default, key.variable());
+            command.arg(Arg::new(key.name).long(key.flag()).value_name(key.name.to_uppercase()).help(help))
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ServeArguments {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let flag = |name: &str| matches.get_one::<String>(name).map(|value| (name.to_owned(), value.clone()));
+        Ok(Self {
+            config: matches.get_one::<String>("config").map(PathBuf::from),
+            print_config: matches.get_flag("print_config"),
+            flags: KEYS.iter().filter_map(|key| flag(key.name)).collect(),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// What can be done with a stream.
+#[derive(Debug, Subcommand)]
+pub enum StreamCommand {
+    /// Make a stream
+    Create {
+        /// The stream's URL
+        url: String,
+        /// The stream's content type, fixed for its life
+        #[arg(long, default_value = "application/octet-stream")]
+        content_type: String,
+        /// Create it closed
+        #[arg(long)]
+        closed: bool,
+        /// Print the answer as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Append standard input, or a file, to a stream
+    Append {
+        /// The stream's URL
+        url: String,
+        /// The file to append; standard input without it
+        file: Option<PathBuf>,
+        /// The content type of the bytes; the stream's own without it
+        #[arg(long)]
+        content_type: Option<String>,
+        /// Close the stream with this append
+        #[arg(long)]
+        close: bool,
+        /// Print the answer as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a stream's bytes up to its end
+    Read {
+        /// The stream's URL
+        url: String,
+        /// Where to begin
+        #[arg(long, default_value_t = 0)]
+        offset: u64,
+        /// Have the leader confirm that it still leads before it answers
+        #[arg(long)]
+        leader: bool,
+        /// Print a JSON object a part: its offsets, and its bytes in hexadecimal
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a stream's bytes as they come, until it is closed
+    Tail {
+        /// The stream's URL
+        url: String,
+        /// Where to begin; at the end without it
+        #[arg(long)]
+        offset: Option<u64>,
+        /// Print a JSON object a part: its offsets, and its bytes in hexadecimal
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a stream's token, end and settings
+    Head {
+        /// The stream's URL
+        url: String,
+        /// Print the answer as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Close a stream: it can be read and not appended to
+    Close {
+        /// The stream's URL
+        url: String,
+        /// Print the answer as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete a stream with all its bytes
+    Delete {
+        /// The stream's URL
+        url: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// What can be done with a database.
+#[derive(Debug, Subcommand)]
+pub enum DbCommand {
+    /// Bind a new or an existing database file to a stream
+    Bind {
+        /// The database's file; made if it is not there
+        file: PathBuf,
+        /// The stream's URL; the stream is made if it is not there
+        url: String,
+        /// Page size of a new file in bytes
+        #[arg(long)]
+        page_size: Option<u32>,
+        /// Auto-vacuum mode of a new file
+        #[arg(long, value_parser = ["none", "full", "incremental"])]
+        auto_vacuum: Option<String>,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show how far a database is replicated
+    Status {
+        /// The database's file
+        file: PathBuf,
+        /// Print the status as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Send what a database's last process left pending
+    Push {
+        /// The database's file
+        file: PathBuf,
+        /// Seconds to wait for the stream; for ever without it
+        #[arg(long)]
+        timeout_s: Option<u64>,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Rebuild a database from its stream
+    Restore {
+        /// The stream's URL
+        url: String,
+        /// Where the database goes; nothing may be there
+        file: PathBuf,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compare a database with its stream, page by page
+    Verify {
+        /// The database's file, not in use
+        file: PathBuf,
+        /// The stream's URL
+        url: String,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}

@@ -1,0 +1,233 @@
+//! The server's settings: one table of keys gives the flags, the environment, the file, the help and the reference.
+
+use anyhow::{Context as _, Result, bail};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// One setting.
+pub struct Key {
+    /// As in the file; the flag has hyphens instead, the environment variable capitals behind `HIGHWATER_`.
+    pub name: &'static str,
+    /// What it is when nobody sets it.
+    pub default: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+}
+
+/// Every setting of `highwater serve`.
+pub const KEYS: [Key; 5] = [
+    Key { name: "data", default: "./highwater-data", help: "Directory that holds everything the server keeps" },
+    Key {
+        name: "listen",
+        default: "127.0.0.1:4437",
+        help: "Address of the HTTP listener; without keys and TLS only a loopback address is served",
+    },
+    Key {
+        name: "groups",
+        default: "16",
+        help: "Raft groups of a new data directory, fixed at its creation; a group is a unit of leadership",
+    },
+    Key {
+        name: "log_bytes_max",
+        default: "4294967296",
+        help: "Bytes that the write-ahead log may occupy before writes wait for a checkpoint",
+    },
+    Key {
+        name: "log",
+        default: "info",
+        help: "What is logged: error, warn, info, debug, trace, or a filter by module",
+    },
+];
+
+impl Key {
+    /// The flag, without its hyphens in front.
+    pub fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// The environment variable.
+    pub fn variable(&self) -> String {
+        format!("HIGHWATER_{}", self.name.to_uppercase())
+    }
+}
+
+/// Where a value comes from; a later one wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// The file named by `--config`.
+    File,
+    /// The environment.
+    Environment,
+    /// The command line.
+    Flag,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Default => "default",
+            Self::File => "file",
+            Self::Environment => "environment",
+            Self::Flag => "flag",
+        })
+    }
+}
+
+/// Every setting with its value and where that comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings(BTreeMap<&'static str, (String, Origin)>);
+
+impl Settings {
+    /// Brings the sources together: flag, then environment, then file, then default.
+    ///
+    /// # Errors
+    /// If the file has a key that the table lacks, or a value that is neither text nor a number.
+    pub fn resolve(
+        flags: &BTreeMap<String, String>,
+        environment: impl Fn(&str) -> Option<String>,
+        file: Option<&toml::Table>,
+    ) -> Result<Self> {
+        let file = file.map(read_file).transpose()?.unwrap_or_default();
+        let value = |key: &Key| {
+            let candidates = [
+                (flags.get(key.name).cloned(), Origin::Flag),
+                (environment(&key.variable()), Origin::Environment),
+                (file.get(key.name).cloned(), Origin::File),
+            ];
+            let set = candidates.into_iter().find_map(|(value, origin)| value.map(|value| (value, origin)));
+            set.unwrap_or_else(|| (key.default.to_owned(), Origin::Default))
+        };
+        Ok(Self(KEYS.iter().map(|key| (key.name, value(key))).collect()))
+    }
+
+    /// Reads the file of `--config`.
+    ///
+    /// # Errors
+    /// If it cannot be read or is not TOML.
+    pub fn load_file(path: &Path) -> Result<toml::Table> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        text.parse().with_context(|| format!("{} is not TOML", path.display()))
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", |(value, _)| value)
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
+        let (value, origin) = self.0.get(name).with_context(|| format!("there is no setting {name}"))?;
+        value
+            .parse()
+            .ok()
+            .with_context(|| format!("{name} = {value:?} (from the {origin}) is not a whole number in range"))
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        PathBuf::from(self.text("data"))
+    }
+
+    /// The listener's address, `host:port`.
+    pub fn listen(&self) -> &str {
+        self.text("listen")
+    }
+
+    /// What is logged.
+    pub fn log(&self) -> &str {
+        self.text("log")
+    }
+
+    /// Raft groups of a new data directory.
+    ///
+    /// # Errors
+    /// If it is not in 1..=1024.
+    pub fn groups(&self) -> Result<u32> {
+        match self.number("groups")? {
+            groups @ 1..=1024 => Ok(groups),
+            groups => bail!("groups = {groups} is not between 1 and 1024"),
+        }
+    }
+
+    /// Bytes that the log may occupy.
+    ///
+    /// # Errors
+    /// If it is below 256 MiB: four segments, so that one can be reclaimed while another is filled.
+    pub fn log_bytes_max(&self) -> Result<u64> {
+        match self.number("log_bytes_max")? {
+            bytes if bytes >= 256 << 20 => Ok(bytes),
+            bytes => bail!("log_bytes_max = {bytes} is below {} (256 MiB)", 256 << 20),
+        }
+    }
+
+    /// The settings as a TOML file, each with its origin.
+    pub fn print(&self) -> String {
+        let line = |(name, (value, origin)): (&&str, &(String, Origin))| {
+            let value = if value.parse::<u64>().is_ok() { value.clone() } else { format!("{value:?}") };
+            format!("{name} = {value}  # {origin}\n")
+        };
+        self.0.iter().map(line).collect()
+    }
+}
+
+fn read_file(table: &toml::Table) -> Result<BTreeMap<&'static str, String>> {
+    let mut values = BTreeMap::new();
+    for (name, value) in table {
+        let Some(key) = KEYS.iter().find(|key| key.name == name) else {
+            let known = KEYS.map(|key| key.name).join(", ");
+            bail!("the configuration file sets {name}, which is no setting; the settings are {known}");
+        };
+        let text = match value {
+            toml::Value::String(text) => text.clone(),
+            toml::Value::Integer(number) => number.to_string(),
+            _ => bail!("the configuration file sets {name} to {value}, which is neither text nor a whole number"),
+        };
+        values.insert(key.name, text);
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(flags: &[(&str, &str)], environment: &[(&str, &str)], file: &str) -> Result<Settings> {
+        let flags = flags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let environment: BTreeMap<_, _> = environment.iter().copied().collect();
+        let variable = |name: &str| environment.get(name).map(|value| (*value).to_owned());
+        Settings::resolve(&flags, variable, Some(&file.parse()?))
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_environment_over_the_file_over_the_default() {
+        let all = settings(&[("groups", "1")], &[("HIGHWATER_GROUPS", "2")], "groups = 3").unwrap();
+        assert_eq!(all.groups().unwrap(), 1);
+        let two = settings(&[], &[("HIGHWATER_GROUPS", "2")], "groups = 3").unwrap();
+        assert_eq!(two.groups().unwrap(), 2);
+        assert_eq!(settings(&[], &[], "groups = 3").unwrap().groups().unwrap(), 3);
+        assert_eq!(settings(&[], &[], "").unwrap().groups().unwrap(), 16);
+    }
+
+    #[test]
+    fn an_unknown_key_refuses_to_start_and_names_the_known_ones() {
+        let error = settings(&[], &[], "lisen = \"127.0.0.1:1\"").unwrap_err().to_string();
+        assert!(error.contains("lisen") && error.contains("listen"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_value_names_its_setting_and_its_origin() {
+        let all = settings(&[], &[("HIGHWATER_GROUPS", "many")], "").unwrap();
+        let error = all.groups().unwrap_err().to_string();
+        assert!(error.contains("groups") && error.contains("environment"), "{error}");
+        assert!(settings(&[("groups", "0")], &[], "").unwrap().groups().is_err());
+        assert!(settings(&[("log_bytes_max", "1")], &[], "").unwrap().log_bytes_max().is_err());
+    }
+
+    #[test]
+    fn the_printed_settings_are_a_file_that_sets_the_same() {
+        let all = settings(&[("groups", "4")], &[("HIGHWATER_LOG", "debug")], "listen = \"[::1]:9\"").unwrap();
+        let again = settings(&[], &[], &all.print()).unwrap();
+        assert_eq!((again.groups().unwrap(), again.log(), again.listen()), (4, "debug", "[::1]:9"));
+    }
+}

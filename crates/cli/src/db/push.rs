@@ -1,0 +1,40 @@
+//! Sending what is pending.
+
+use super::disk;
+use crate::exit::{self, Status};
+use crate::output::{self, Progress};
+use anyhow::Result;
+use highwater_client::Options;
+use highwater_sqlite::push::{self, PushError, PushProgress};
+use highwater_sqlite::replicator::SyncedError;
+use serde_json::json;
+use std::path::Path;
+use std::time::Duration;
+
+/// Sends what the last process of `file` left pending and waits for the stream to have it.
+pub fn run(file: &Path, timeout_s: Option<u64>, json: bool) -> Result<()> {
+    let mut progress = Progress::new("sending");
+    let mut most = 0;
+    let mut report = |at: &PushProgress| {
+        most = most.max(at.pending_bytes);
+        progress.set(most - at.pending_bytes, most);
+    };
+    let timeout = timeout_s.map(Duration::from_secs);
+    let result = push::push(disk(), file, Options::from_environment(), timeout, &mut report);
+    drop(progress);
+    let pushed = match result {
+        Err(PushError::Synced(error @ SyncedError::Timeout { .. })) => {
+            let message = format!("{error}; everything pending stays in the log, run the same command again");
+            return Err(exit::with(Status::Later, message));
+        }
+        result => result?,
+    };
+    if json {
+        return output::json(&json!({
+            "path": file, "commits": pushed.commits, "bytes": pushed.bytes, "commit": pushed.lsn,
+        }));
+    }
+    let sent = output::bytes(pushed.bytes);
+    println!("{} commits ({sent}) sent; the stream holds commit {}", pushed.commits, pushed.lsn);
+    Ok(())
+}

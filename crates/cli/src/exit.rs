@@ -1,0 +1,44 @@
+//! How the program ends.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// What a caller can tell apart by the exit status alone. Clap ends with 2 for a wrong command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// The operation failed.
+    Failed = 1,
+    /// What was asked for is not there.
+    NotFound = 3,
+    /// The data differs from what it was compared with.
+    Differs = 4,
+    /// It was not done, and may be tried again later: the network, another process, a time limit.
+    Later = 5,
+}
+
+/// An error with its own exit status.
+#[derive(Debug)]
+pub struct WithStatus {
+    status: Status,
+    message: String,
+}
+
+impl fmt::Display for WithStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for WithStatus {}
+
+/// An error that ends the program with `status`.
+pub fn with(status: Status, message: impl Into<String>) -> anyhow::Error {
+    WithStatus { status, message: message.into() }.into()
+}
+
+/// Prints the error and its causes on standard error and gives the exit status.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    eprintln!("highwater: {error:#}");
+    let status = error.downcast_ref::<WithStatus>().map_or(Status::Failed, |error| error.status);
+    ExitCode::from(status as u8)
+}

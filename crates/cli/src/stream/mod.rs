@@ -1,0 +1,137 @@
+//! `highwater stream …`: one stream, by hand or from a script.
+
+mod append;
+mod read;
+
+use crate::arguments::StreamCommand;
+use crate::exit::{self, Status};
+use crate::output;
+use anyhow::{Context as _, Result};
+use highwater_client::{Answer, Append, Client, Head, Options, Outcome, Stream, StreamUrl};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Runs one command.
+pub fn run(command: StreamCommand) -> Result<()> {
+    match command {
+        StreamCommand::Create { url, content_type, closed, json } => create(&url, &content_type, closed, json),
+        StreamCommand::Append { url, file, content_type, close, json } => {
+            append::run(&open(&url)?, file.as_deref(), content_type, close, json)
+        }
+        StreamCommand::Read { url, offset, leader, json } => read::all(&open(&url)?, offset, leader, json),
+        StreamCommand::Tail { url, offset, json } => read::tail(&open(&url)?, offset, json),
+        StreamCommand::Head { url, json } => head(&url, json),
+        StreamCommand::Close { url, json } => close(&url, json),
+        StreamCommand::Delete { url, yes } => delete(&url, yes),
+    }
+}
+
+/// The stream behind a URL, with the token of the environment.
+pub fn open(url: &str) -> Result<Stream> {
+    let url = StreamUrl::parse(url).with_context(|| format!("{url} is not the URL of a stream"))?;
+    let client = Client::new(Options::from_environment()).context("cannot set up the HTTP client")?;
+    Ok(Stream::new(Arc::new(client), url))
+}
+
+/// The typed answer, or an error that says what came instead and what to do.
+fn done<T>(stream: &Stream, answer: Answer<T>) -> Result<T> {
+    let said = answer.describe();
+    let url = stream.url();
+    match answer.outcome {
+        Outcome::Done(done) => Ok(done),
+        Outcome::Refused(refusal) if matches!(refusal.status, 404 | 410) => {
+            Err(exit::with(Status::NotFound, format!("{url}: {said}")))
+        }
+        Outcome::Refused(refusal) if refusal.status == 503 || refusal.status == 429 => {
+            Err(exit::with(Status::Later, format!("{url}: {said}; nothing was done, try again")))
+        }
+        Outcome::Refused(_) => Err(exit::with(Status::Failed, format!("{url}: {said}; nothing was done"))),
+        Outcome::Redirected => {
+            Err(exit::with(Status::Failed, format!("{url}: answered with a redirect, which is not followed")))
+        }
+        Outcome::Unknown if answer.status == 0 => {
+            Err(exit::with(Status::Later, format!("{url}: no answer ({said}); is the server running?")))
+        }
+        Outcome::Unknown => Err(exit::with(Status::Later, format!("{url}: {said}; whether it was done is not known"))),
+    }
+}
+
+fn create(url: &str, content_type: &str, closed: bool, json: bool) -> Result<()> {
+    let stream = open(url)?;
+    let (_, answer) = stream.create(content_type, None, closed);
+    let made = answer.status == 201;
+    done(&stream, answer)?;
+    let head = look(&stream)?;
+    if json {
+        let mut value = describe(&head);
+        value["created"] = made.into();
+        return output::json(&value);
+    }
+    let what = if made { "created" } else { "was there already, with these settings" };
+    println!("{} {what}", stream.url());
+    Ok(())
+}
+
+fn look(stream: &Stream) -> Result<Head> {
+    let (_, head) = stream.head();
+    done(stream, head.answer)
+}
+
+fn describe(head: &Head) -> serde_json::Value {
+    json!({
+        "incarnation": head.incarnation.to_string(),
+        "next_offset": head.next.0,
+        "retained_offset": head.retained.0,
+        "closed": head.closed,
+        "content_type": head.content_type,
+    })
+}
+
+fn head(url: &str, json: bool) -> Result<()> {
+    let head = look(&open(url)?)?;
+    if json {
+        return output::json(&describe(&head));
+    }
+    output::table(&[
+        ("incarnation", head.incarnation.to_string()),
+        ("next offset", head.next.0.to_string()),
+        ("retained offset", head.retained.0.to_string()),
+        ("closed", head.closed.to_string()),
+        ("content type", head.content_type),
+    ])
+}
+
+fn close(url: &str, json: bool) -> Result<()> {
+    let stream = open(url)?;
+    let content_type = look(&stream)?.content_type;
+    let append = Append { body: &[], content_type: &content_type, incarnation: None, key: None, close: true };
+    let (_, answer) = stream.append(&append);
+    done(&stream, answer)?;
+    if json {
+        return output::json(&describe(&look(&stream)?));
+    }
+    println!("{} is closed", stream.url());
+    Ok(())
+}
+
+fn delete(url: &str, yes: bool) -> Result<()> {
+    let stream = open(url)?;
+    let head = look(&stream)?;
+    if !yes && !confirmed(&stream, &head)? {
+        return Err(exit::with(Status::Failed, "nothing was deleted"));
+    }
+    let (_, answer) = stream.delete(Some(head.incarnation));
+    done(&stream, answer)?;
+    eprintln!("{} is deleted", stream.url());
+    Ok(())
+}
+
+/// Asks for the stream's name, because its bytes cannot be brought back.
+fn confirmed(stream: &Stream, head: &Head) -> Result<bool> {
+    let url = stream.url().as_str();
+    let name = url.rsplit('/').next().unwrap_or(url);
+    eprintln!("{url} holds {}. Type {name} to delete it:", output::bytes(head.next.0));
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(line.trim() == name)
+}

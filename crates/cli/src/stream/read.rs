@@ -1,0 +1,67 @@
+//! Reading a stream to its end, or following it.
+
+use super::done;
+use crate::output;
+use anyhow::Result;
+use highwater_client::{From, Incarnation, Offset, Outcome, Piece, Read, Stream};
+use serde_json::json;
+use std::io::Write as _;
+use std::time::Duration;
+
+/// How long one waiting read waits at the server.
+const WAIT_MS: u64 = 30_000;
+
+/// Prints everything from `offset` to the end of the stream.
+pub fn all(stream: &Stream, offset: u64, leader: bool, json: bool) -> Result<()> {
+    let mut read = Read { from: From::At(Offset(offset)), bytes_max: None, leader, incarnation: None, wait_ms: None };
+    loop {
+        let (_, answer) = stream.read(&read);
+        let piece = done(stream, answer)?;
+        print(&piece, json)?;
+        if piece.up_to_date {
+            return Ok(());
+        }
+        follow(&mut read, piece.next, piece.incarnation);
+    }
+}
+
+/// Prints what comes, until the stream is closed.
+pub fn tail(stream: &Stream, offset: Option<u64>, json: bool) -> Result<()> {
+    let from = offset.map_or(From::Now, |offset| From::At(Offset(offset)));
+    let mut read = Read { from, bytes_max: None, leader: false, incarnation: None, wait_ms: Some(WAIT_MS) };
+    loop {
+        let (_, answer) = stream.read(&read);
+        if matches!(answer.outcome, Outcome::Unknown) {
+            // A reader changes nothing, so it may try for ever; the stream's token tells whether it is still the same.
+            eprintln!("highwater: {}: {}; trying again", stream.url(), answer.describe());
+            std::thread::sleep(Duration::from_secs(1));
+            continue;
+        }
+        let piece = done(stream, answer)?;
+        print(&piece, json)?;
+        if piece.closed {
+            return Ok(());
+        }
+        follow(&mut read, piece.next, piece.incarnation);
+    }
+}
+
+fn follow(read: &mut Read, next: Offset, incarnation: Incarnation) {
+    read.from = From::At(next);
+    read.incarnation = Some(incarnation);
+}
+
+fn print(piece: &Piece, json: bool) -> Result<()> {
+    if piece.body.is_empty() {
+        return Ok(());
+    }
+    if json {
+        let hex: String = piece.body.iter().map(|byte| format!("{byte:02x}")).collect();
+        let start = piece.next.0.saturating_sub(piece.body.len() as u64);
+        return output::json(&json!({ "offset": start, "next_offset": piece.next.0, "bytes_hex": hex }));
+    }
+    let mut out = std::io::stdout().lock();
+    out.write_all(&piece.body)?;
+    out.flush()?;
+    Ok(())
+}

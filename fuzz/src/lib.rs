@@ -1,0 +1,116 @@
+//! One function per decoder, fed with bytes that nobody vouches for.
+//!
+//! # Purpose
+//! A decoder may refuse bytes; it must not panic, loop, or allocate more than its input is long. Each function here is
+//! one libFuzzer target (`RUSTC_BOOTSTRAP=1 cargo fuzz run NAME --features link`, by hand) and runs over the kept
+//! corpus, and over cut and flipped versions of it, as a test.
+//!
+//! # Modules
+//! None: one function per target.
+//!
+//! # Invariants
+//! A function returns for every input.
+//!
+//! # Must not depend on
+//! Anything that reads the real disk or a socket.
+
+use bytes::Bytes;
+use highwater_base::{GroupId, OwnerId};
+use highwater_client::headers::Headers;
+use highwater_client::{WriteKind, classify};
+use highwater_consensus::{Base, Entry, HardState, Message};
+use highwater_disk::{Disk as _, OpenMode, SimDisk};
+use highwater_sqlite::batch::{Sink, StreamReader};
+use highwater_sqlite::record::Decoder;
+use highwater_store::{Options as StoreOptions, Store};
+use highwater_stream::{Command, Machine, Options as StreamOptions};
+use highwater_wal::{Log, Options as WalOptions};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A disk in memory with one file of these bytes.
+fn disk_with(path: &str, data: &[u8]) -> SimDisk {
+    let disk = SimDisk::new(0);
+    let path = Path::new(path);
+    disk.create_directory(path.parent().expect("the file lies in a directory")).expect("memory takes it");
+    let file = disk.open(path, OpenMode::Create).expect("memory takes it");
+    file.write_at(data, 0).expect("memory takes it");
+    disk
+}
+
+/// A log whose newest segment holds these bytes: it opens, is refused, or says who is damaged.
+pub fn wal_segment(data: &[u8]) {
+    let disk = disk_with("/wal/0000000000000001.segment", data);
+    let options = WalOptions { segment_bytes: 64 << 10, log_bytes_max: 1 << 20, ..WalOptions::default() };
+    if let Ok((_, recovered)) = Log::open(Arc::new(disk), Path::new("/wal"), options) {
+        drop(recovered.replay(|_| true, |_| Ok::<(), ()>(())));
+    }
+}
+
+/// An owner's index.
+pub fn store_index(data: &[u8]) {
+    let disk = disk_with("/store/index-0000000000000001", data);
+    let owner = OwnerId::group(GroupId(0));
+    drop(Store::open(Arc::new(disk), Path::new("/store"), owner, StoreOptions::default()));
+}
+
+/// A proposed command.
+pub fn stream_command(data: &[u8]) {
+    if let Ok(command) = Command::decode(Bytes::copy_from_slice(data)) {
+        let mut machine = Machine::new(StreamOptions::default());
+        drop(machine.apply(&command));
+        assert_eq!(Command::decode(command.encode().into()).as_ref(), Ok(&command), "a command reads back");
+    }
+}
+
+/// A stream's stored state.
+pub fn stream_state(data: &[u8]) {
+    let objects = vec![(1 << 52, Bytes::copy_from_slice(data))];
+    drop(Machine::load(StreamOptions::default(), objects));
+}
+
+/// What a Raft group stores and sends.
+pub fn consensus_records(data: &[u8]) {
+    let record = Bytes::copy_from_slice(data);
+    drop(Entry::decode(1, record.clone()));
+    let _hard_state = HardState::decode(record.clone());
+    drop(Base::decode(record.clone()));
+    drop(Message::decode(record));
+}
+
+/// The log of a database: record after record.
+pub fn commit_record(data: &[u8]) {
+    let mut decoder = Decoder::checking();
+    let mut rest = data;
+    while let Ok(Some(_)) = decoder.next(&mut rest) {}
+}
+
+/// A database's stream: claims and batches.
+pub fn stream_batches(data: &[u8]) {
+    struct Nowhere;
+    impl Sink for Nowhere {
+        fn record_bytes(&mut self, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+        fn void(&mut self) {}
+        fn committed(&mut self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    drop(StreamReader::new().push(&Bytes::copy_from_slice(data), &mut Nowhere));
+}
+
+/// An HTTP answer: a status in the first two bytes, header lines, and a body behind an empty line.
+pub fn client_answer(data: &[u8]) {
+    let Some((status, rest)) = data.split_first_chunk::<2>() else { return };
+    let text = String::from_utf8_lossy(rest);
+    let (head, body) = text.split_once("\n\n").unwrap_or((&text, ""));
+    let headers = Headers::new(head.lines().filter_map(|line| line.split_once(':')).map(|(n, v)| (n.to_owned(), v)));
+    for kind in [WriteKind::Keyed, WriteKind::Keyless, WriteKind::Create, WriteKind::Delete] {
+        drop(classify(kind, u16::from_le_bytes(*status) % 600, &headers, body.as_bytes()));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Every target over the kept corpus and the golden files, whole, cut and with flipped bits.
+
+use highwater_base::Random as _;
+use highwater_base::random::SplitMix;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A target, and the folders below the work tree's root whose files are its seeds.
+type Target = (&'static str, fn(&[u8]), &'static [&'static str]);
+
+const TARGETS: [Target; 8] = [
+    ("wal_segment", crate::wal_segment, &["crates/wal/golden"]),
+    ("store_index", crate::store_index, &["crates/store/golden"]),
+    ("stream_command", crate::stream_command, &["crates/stream/golden"]),
+    ("stream_state", crate::stream_state, &["crates/stream/golden"]),
+    ("consensus_records", crate::consensus_records, &["crates/consensus/golden"]),
+    ("commit_record", crate::commit_record, &["crates/sqlite/golden"]),
+    ("stream_batches", crate::stream_batches, &["crates/sqlite/golden"]),
+    ("client_answer", crate::client_answer, &[]),
+];
+
+/// Variants of each seed.
+const VARIANTS: u64 = 200;
+
+/// Seeds longer than this are left to the fuzzer: the log's golden segments are mostly zeros.
+const SEED_BYTES_MAX: usize = 128 << 10;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("fuzz lies in the work tree").to_owned()
+}
+
+fn collect(folder: &Path, seeds: &mut Vec<Vec<u8>>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("readable").path()).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            collect(&path, seeds);
+        } else {
+            let bytes = fs::read(&path).expect("readable");
+            seeds.push(bytes.into_iter().take(SEED_BYTES_MAX).collect());
+        }
+    }
+}
+
+fn variant(seed: &[u8], random: &mut SplitMix) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    let length = bytes.len() as u64;
+    if random.below(2) == 0 {
+        bytes.truncate(usize::try_from(random.below(length + 1)).expect("a length"));
+    }
+    for _ in 0..random.below(4) {
+        if !bytes.is_empty() {
+            let at = usize::try_from(random.below(bytes.len() as u64)).expect("a position");
+            bytes[at] ^= 1 << random.below(8);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn no_decoder_panics_on_damaged_input() {
+    let mut random = SplitMix::new(11);
+    for (name, target, folders) in TARGETS {
+        let mut seeds = vec![Vec::new()];
+        collect(&root().join("fuzz/corpus").join(name), &mut seeds);
+        for folder in folders {
+            collect(&root().join(folder), &mut seeds);
+        }
+        assert!(seeds.len() > 1, "{name} has no seed in fuzz/corpus/{name}");
+        for seed in &seeds {
+            target(seed);
+            let variants = if seed.len() > 8 << 10 { VARIANTS / 10 } else { VARIANTS };
+            for _ in 0..variants {
+                target(&variant(seed, &mut random));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_target_has_a_binary_and_every_binary_a_target() {
+    let entries = fs::read_dir(root().join("fuzz/fuzz_targets")).expect("the folder is there");
+    let name = |entry: std::io::Result<fs::DirEntry>| {
+        let path = entry.expect("readable").path();
+        path.file_stem().expect("a name").to_string_lossy().into_owned()
+    };
+    let mut binaries: Vec<String> = entries.map(name).collect();
+    binaries.sort();
+    let mut targets: Vec<&str> = TARGETS.iter().map(|(name, ..)| *name).collect();
+    targets.sort_unstable();
+    assert_eq!(binaries, targets);
+}

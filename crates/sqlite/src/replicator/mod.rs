@@ -15,3 +15,6 @@ pub use bind::bind;
 pub use errors::{StreamError, SyncedError};
 pub use perform::batch_bytes;
 pub use replication::Replication;
+
+#[cfg(test)]
+mod testing;

@@ -243,4 +243,4 @@ impl Machine {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,6 +1,6 @@
 //! The machine against a model of the log and of the stream's server.
 
-mod model;
+pub(in crate::replicator) mod model;
 mod scenario;
 mod simulation;
 mod table;

@@ -9,17 +9,17 @@ use highwater_client::headers::Headers;
 use highwater_client::{Answer, Head, HeadAnswer, Identity, Outcome, Piece, Refusal, WriteKind, Written, classify};
 use std::io;
 
-pub(super) const INCARNATION: u64 = 4_503_599_627_370_497;
-pub(super) const CLUSTER: &str = "model";
+pub(in crate::replicator) const INCARNATION: u64 = 4_503_599_627_370_497;
+pub(in crate::replicator) const CLUSTER: &str = "model";
 
-pub(super) fn incarnation() -> Incarnation {
+pub(in crate::replicator) fn incarnation() -> Incarnation {
     Incarnation::new(INCARNATION).expect("a token")
 }
 
 /// A commit log whose records are real ones, of one or of very many pages.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ModelLog {
-    pub(super) bytes: Vec<u8>,
+pub(in crate::replicator) struct ModelLog {
+    pub(in crate::replicator) bytes: Vec<u8>,
     /// Where each record ends.
     ends: Vec<u64>,
     /// The last commit before the first record.
@@ -27,12 +27,12 @@ pub(super) struct ModelLog {
 }
 
 impl ModelLog {
-    pub(super) fn after(base_lsn: u64) -> Self {
+    pub(in crate::replicator) fn after(base_lsn: u64) -> Self {
         Self { base_lsn, ..Self::default() }
     }
 
     /// Logs a commit of `pages` pages that do not compress; answers its number.
-    pub(super) fn commit(&mut self, pages: u32, random: &mut dyn Random) -> u64 {
+    pub(in crate::replicator) fn commit(&mut self, pages: u32, random: &mut dyn Random) -> u64 {
         let lsn = self.last_lsn() + 1;
         let mut encoder = Encoder::take().expect("an encoder");
         let mut sink = |part: &[u8]| {
@@ -53,27 +53,27 @@ impl ModelLog {
         lsn
     }
 
-    pub(super) fn last_lsn(&self) -> u64 {
+    pub(in crate::replicator) fn last_lsn(&self) -> u64 {
         self.base_lsn + self.ends.len() as u64
     }
 
     /// Cuts the log back to its first `records` records.
-    pub(super) fn cut(&mut self, records: usize) {
+    pub(in crate::replicator) fn cut(&mut self, records: usize) {
         self.ends.truncate(records);
         self.bytes.truncate(self.ends.last().map_or(0, |&end| end as usize));
     }
 
-    pub(super) fn records(&self) -> usize {
+    pub(in crate::replicator) fn records(&self) -> usize {
         self.ends.len()
     }
 
-    pub(super) fn record(&self, lsn: u64) -> &[u8] {
+    pub(in crate::replicator) fn record(&self, lsn: u64) -> &[u8] {
         let index = (lsn - self.base_lsn - 1) as usize;
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
         &self.bytes[start..self.ends[index] as usize]
     }
 
-    pub(super) fn read(&self, from: LogPosition, length: usize, into: &mut Vec<u8>) -> io::Result<()> {
+    pub(in crate::replicator) fn read(&self, from: LogPosition, length: usize, into: &mut Vec<u8>) -> io::Result<()> {
         let from = from.0 as usize;
         let range = self.bytes.get(from..from + length).ok_or(io::ErrorKind::InvalidInput)?;
         into.extend_from_slice(range);
@@ -106,31 +106,35 @@ struct Producer {
 
 /// The server of one stream.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Server {
-    pub(super) bytes: Vec<u8>,
+pub(in crate::replicator) struct Server {
+    pub(in crate::replicator) bytes: Vec<u8>,
     producer: Option<Producer>,
     floor: u64,
-    pub(super) applied: u64,
-    pub(super) reads: u64,
-    pub(super) heads: u64,
+    pub(in crate::replicator) applied: u64,
+    pub(in crate::replicator) reads: u64,
+    pub(in crate::replicator) heads: u64,
 }
 
 /// An answer as it travels.
 #[derive(Debug, Clone)]
-pub(super) struct Raw(pub(super) u16, pub(super) Vec<(&'static str, String)>, pub(super) &'static str);
+pub(in crate::replicator) struct Raw(
+    pub(in crate::replicator) u16,
+    pub(in crate::replicator) Vec<(&'static str, String)>,
+    pub(in crate::replicator) &'static str,
+);
 
 impl Raw {
-    pub(super) fn plain(status: u16, code: &'static str) -> Self {
+    pub(in crate::replicator) fn plain(status: u16, code: &'static str) -> Self {
         Self(status, Vec::new(), code)
     }
 
-    pub(super) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+    pub(in crate::replicator) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.1.push((name, value.to_string()));
         self
     }
 
     /// As the client reads it.
-    pub(super) fn written(&self) -> Answer<Written> {
+    pub(in crate::replicator) fn written(&self) -> Answer<Written> {
         if self.0 == 0 {
             return Answer::none("no answer".to_owned());
         }
@@ -138,7 +142,7 @@ impl Raw {
         classify(WriteKind::Keyed, self.0, &headers, &self.body())
     }
 
-    fn body(&self) -> Vec<u8> {
+    pub(in crate::replicator) fn body(&self) -> Vec<u8> {
         match self.2 {
             "" => Vec::new(),
             code => format!(r#"{{"error":{{"code":"{code}"}}}}"#).into_bytes(),
@@ -146,7 +150,7 @@ impl Raw {
     }
 
     /// As the client reads it, for a request whose success it is not.
-    pub(super) fn answer<T>(&self) -> Answer<T> {
+    pub(in crate::replicator) fn answer<T>(&self) -> Answer<T> {
         let written = self.written();
         let outcome = match written.outcome {
             Outcome::Refused(refusal) => Outcome::Refused(refusal),
@@ -159,7 +163,7 @@ impl Raw {
 }
 
 impl Server {
-    pub(super) fn head(&mut self) -> HeadAnswer {
+    pub(in crate::replicator) fn head(&mut self) -> HeadAnswer {
         self.heads += 1;
         let head = Head {
             incarnation: incarnation(),
@@ -173,7 +177,7 @@ impl Server {
         HeadAnswer { identity: Some(Identity { protocol: 11, cluster_id: CLUSTER.to_owned() }), answer: done(head) }
     }
 
-    pub(super) fn read(&mut self, at: Offset, bytes_max: u64) -> Answer<Piece> {
+    pub(in crate::replicator) fn read(&mut self, at: Offset, bytes_max: u64) -> Answer<Piece> {
         self.reads += 1;
         let (from, end) = (at.0 as usize, self.bytes.len());
         if from > end {
@@ -198,7 +202,7 @@ impl Server {
     }
 
     /// A keyed write with a token, by the key table.
-    pub(super) fn append(&mut self, epoch: u64, seq: u64, body: &[u8]) -> Raw {
+    pub(in crate::replicator) fn append(&mut self, epoch: u64, seq: u64, body: &[u8]) -> Raw {
         let digest = Digest::of(body);
         let Some(producer) = self.producer.clone() else {
             return match seq {
@@ -281,14 +285,14 @@ impl Server {
     }
 
     /// Forgets the producer, as after a week of silence.
-    pub(super) fn forget(&mut self) {
+    pub(in crate::replicator) fn forget(&mut self) {
         if let Some(producer) = self.producer.take() {
             self.floor = self.floor.max(producer.epoch);
         }
     }
 
     /// The whole commits that the stream holds, in order, as the format's own reader finds them.
-    pub(super) fn commits(&self) -> (StreamReader, Vec<Vec<u8>>) {
+    pub(in crate::replicator) fn commits(&self) -> (StreamReader, Vec<Vec<u8>>) {
         let (mut reader, mut commits) = (StreamReader::new(), Commits::default());
         let read = reader.push(&self.bytes, &mut commits);
         assert!(read.is_ok(), "the stream breaks its format at {}: {read:?}", reader.offset());
@@ -296,7 +300,7 @@ impl Server {
     }
 
     /// The lineage of the last claim at or behind `from`, if there is one.
-    pub(super) fn claimed_behind(&self, from: Offset) -> Option<[u8; 16]> {
+    pub(in crate::replicator) fn claimed_behind(&self, from: Offset) -> Option<[u8; 16]> {
         let (mut splitter, mut rest, mut found) = (Splitter::at(0), self.bytes.as_slice(), None);
         loop {
             let at = splitter.offset();
@@ -315,7 +319,7 @@ fn gap(expected: u64, received: u64) -> Raw {
         .with("producer-received-seq", received)
 }
 
-pub(super) fn done<T>(value: T) -> Answer<T> {
+pub(in crate::replicator) fn done<T>(value: T) -> Answer<T> {
     Answer {
         outcome: Outcome::Done(value),
         status: 200,

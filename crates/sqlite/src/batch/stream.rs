@@ -146,7 +146,9 @@ impl StreamReader {
                 None => None,
             };
             let taken = payload.len() - rest.len();
-            sink.record_bytes(&payload[given..taken])?;
+            if taken > given {
+                sink.record_bytes(&payload[given..taken])?;
+            }
             given = taken;
             match lsn {
                 Some(lsn) => {

@@ -65,7 +65,10 @@ struct State {
     timers: BTreeMap<(Instant, u64), Weak<dyn Task>>,
     timers_made: u64,
     threads: usize,
+    /// Threads that wait.
     waiting: usize,
+    /// One of them waits for the first timer rather than for work alone.
+    minded: bool,
 }
 
 impl Pool {
@@ -148,14 +151,18 @@ impl Pool {
                 return (state, Some(task));
             }
             // One thread minds the timers; the others end when they have been idle for a while.
-            let first = state.timers.keys().next().map(|&(at, _)| at).filter(|_| state.waiting == 0);
+            let first = state.timers.keys().next().map(|&(at, _)| at).filter(|_| !state.minded);
             let wait = first.map_or(THREAD_IDLE, |at| at.saturating_duration_since(Instant::now()));
             state.waiting += 1;
+            state.minded |= first.is_some();
             let (now, result) = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner);
             state = now;
             state.waiting -= 1;
-            let minded = state.timers.is_empty() || state.waiting > 0;
-            if result.timed_out() && first.is_none() && state.ready.is_empty() && minded {
+            if first.is_some() {
+                state.minded = false;
+            }
+            let covered = state.timers.is_empty() || state.minded;
+            if result.timed_out() && first.is_none() && state.ready.is_empty() && covered {
                 return (state, None);
             }
         }
@@ -182,8 +189,8 @@ impl Pool {
                 let timer = (at, state.timers_made);
                 standing.timer = Some(timer);
                 state.timers.insert(timer, Arc::downgrade(task));
-                // Whoever minds the timers may be waiting for a later one.
-                self.changed.notify_one();
+                // Whoever minds the timers may be waiting for a later one, and nobody may be minding them yet.
+                self.changed.notify_all();
             }
             Next::Idle if !again => {}
             _ => {
@@ -258,15 +265,36 @@ mod tests {
     }
 
     #[test]
+    fn a_timer_set_while_other_threads_idle_is_not_left_to_them() {
+        // Several threads are idle when one of them sets a timer and goes to wait as well.
+        let busy: Vec<Arc<Counting>> = (0..8).map(|_| Arc::default()).collect();
+        for _ in 0..20 {
+            for task in &busy {
+                Pool::shared().wake(&(Arc::clone(task) as Arc<dyn Task>));
+            }
+            thread::sleep(Duration::from_millis(5));
+            let timed: Arc<Counting> = Arc::default();
+            timed.timed.store(1, Ordering::SeqCst);
+            let started = Instant::now();
+            Pool::shared().wake(&(Arc::clone(&timed) as Arc<dyn Task>));
+            eventually("the turn that the timer asks for", || timed.turns.load(Ordering::SeqCst) >= 2);
+            assert!(started.elapsed() < THREAD_IDLE / 2, "{:?}", started.elapsed());
+        }
+    }
+
+    #[test]
     fn timers_fire_and_threads_are_few() {
         let tasks: Vec<Arc<Counting>> = (0..50).map(|_| Arc::default()).collect();
         for task in &tasks {
             task.timed.store(3, Ordering::SeqCst);
             Pool::shared().wake(&(Arc::clone(task) as Arc<dyn Task>));
         }
+        let started = Instant::now();
         for task in &tasks {
             eventually("three timers and the first turn", || task.turns.load(Ordering::SeqCst) >= 4);
         }
+        // Far less than an idle thread waits: somebody always minds the next timer.
+        assert!(started.elapsed() < THREAD_IDLE / 2, "{:?}", started.elapsed());
         assert!(Pool::shared().lock().threads <= THREADS_MAX);
     }
 }

@@ -2,10 +2,10 @@
 
 use super::connect::Remote;
 use super::errors::StreamError;
-use crate::bind::{self, BindOptions, BindProgress, Bound, BoundStream};
-use crate::engine::Engine;
-use highwater_base::{Incarnation, Offset};
-use highwater_client::{Options, PROTOCOL, StreamUrl};
+use crate::bind::{self, BindError, BindOptions, BindProgress, Bound};
+use crate::engine::Layout;
+use highwater_base::Offset;
+use highwater_client::{Options, StreamUrl};
 use highwater_disk::Disk;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,12 +24,13 @@ pub fn bind(
     client: Options,
     progress: BindProgress<'_>,
 ) -> Result<Bound, StreamError> {
-    if Engine::is_bound(disk.as_ref(), path).map_err(bind::BindError::Io)? {
-        // Nothing but the address is compared with what is written down there.
-        let url = StreamUrl::parse(url)?.to_string();
-        let incarnation = Incarnation::new(1).expect("1 is a token");
-        let same = BoundStream { url, incarnation, cluster_id: String::new(), protocol: PROTOCOL, end: Offset(0) };
-        return Ok(bind::bind(disk, path, options, &same, progress)?);
+    // What is bound already is not asked about over the network: a program may bind each time it starts.
+    if let Some(bound) = bind::bound_to(disk.as_ref(), path)? {
+        if bound.url == StreamUrl::parse(url)?.as_str() {
+            return Ok(Bound::Already);
+        }
+        let path = Layout::of(path).database.display().to_string();
+        return Err(BindError::Elsewhere { path, url: bound.url }.into());
     }
     let remote = Remote::new(url, client)?;
     let found = remote.look_or_create()?;

@@ -18,3 +18,5 @@ pub use replication::Replication;
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;

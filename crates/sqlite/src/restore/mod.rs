@@ -32,9 +32,11 @@ pub struct Restored {
     pub lsn: u64,
     /// The owner epoch under which it was written.
     pub epoch: u64,
+    /// Pages of the database.
+    pub pages: u32,
     /// Bytes of the stream that were read.
     pub bytes: u64,
-    /// Bytes of a commit whose last part never came: it was never acknowledged, and is not in the database.
+    /// A commit began whose last part never came: it was never acknowledged, and is not in the database.
     pub incomplete: bool,
 }
 
@@ -55,15 +57,18 @@ pub fn restore(
     let remote = Remote::new(url, client)?;
     let found = find(&remote, url)?;
     let mut target = Target { restoring: Restoring::begin(disk, path)?, incomplete: false };
-    let reader = replay(&remote, &found, u64::MAX, &mut target, progress)?;
-    let restored =
-        Restored { lsn: reader.lsn(), epoch: reader.epoch(), bytes: reader.offset().0, incomplete: target.incomplete };
-    if restored.lsn == 0 {
-        return Err(StreamError::Empty { url: url.to_owned() });
-    }
-    target.restoring.void();
+    let reader = match replay(&remote, &found, u64::MAX, &mut target, progress) {
+        Ok(reader) if reader.lsn() > 0 => reader,
+        failed => {
+            // What is left, if that fails too, is cleared by the next attempt.
+            drop(target.restoring.abandon());
+            return Err(failed.err().unwrap_or_else(|| StreamError::Empty { url: url.to_owned() }));
+        }
+    };
+    let (lsn, epoch, bytes) = (reader.lsn(), reader.epoch(), reader.offset().0);
+    let (pages, incomplete) = (target.restoring.pages(), target.incomplete);
     target.restoring.finish(&remote.bound(&found, reader.offset()))?;
-    Ok(restored)
+    Ok(Restored { lsn, epoch, pages, bytes, incomplete })
 }
 
 /// The stream, if it holds a database.

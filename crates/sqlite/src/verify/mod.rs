@@ -133,13 +133,16 @@ fn compare(
     let begun = crate::bind::Restoring::begin(disk, beside).map_err(StreamError::Files)?;
     let mut target = Target { restoring: begun, incomplete: false };
     let local = engine.progress();
-    let reader = replay(&remote, &found, local.acknowledged_lsn, &mut target, progress)?;
-    if reader.lsn() < local.acknowledged_lsn {
-        return Err(VerifyError::Lost { found: reader.lsn(), acknowledged: local.acknowledged_lsn });
+    // Before the first acknowledgement nothing of the stream counts.
+    if local.acknowledged_lsn > 0 {
+        let reader = replay(&remote, &found, local.acknowledged_lsn, &mut target, progress)?;
+        if reader.lsn() < local.acknowledged_lsn {
+            return Err(VerifyError::Lost { found: reader.lsn(), acknowledged: local.acknowledged_lsn });
+        }
     }
     target.restoring.void();
     overlay(engine, &mut target)?;
-    target.restoring.finish(&remote.bound(&found, reader.offset())).map_err(StreamError::Files)?;
+    target.restoring.finish(&remote.bound(&found, found.head.next)).map_err(StreamError::Files)?;
     let replayed = disk.open(beside, OpenMode::Read)?;
     let page_bytes = u64::from(engine.page_size());
     let (pages, different, different_pages) = differences(engine.database().as_ref(), replayed.as_ref(), page_bytes)?;
@@ -150,7 +153,7 @@ fn compare(
 /// Lays the commits that the stream does not hold yet over those that it does.
 fn overlay(engine: &Engine, target: &mut Target) -> io::Result<()> {
     let local = engine.progress();
-    let mut at = engine.record_end(local.acknowledged_lsn).unwrap_or(local.acknowledged);
+    let mut at = engine.record_start(local.acknowledged).unwrap_or(local.acknowledged);
     while at < local.confirmed_end {
         let length = usize::try_from(local.confirmed_end.since(at)).unwrap_or(usize::MAX).min(COMPARE_BYTES);
         let mut bytes = Vec::with_capacity(length);

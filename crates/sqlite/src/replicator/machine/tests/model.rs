@@ -284,6 +284,11 @@ impl Server {
         self.progress(status).with("stream-offset", Offset(start)).with("stream-next-offset", Offset(end))
     }
 
+    /// Where the newest write begins.
+    pub(in crate::replicator) fn last_start(&self) -> usize {
+        self.producer.as_ref().map_or(0, |producer| producer.newest.1 as usize)
+    }
+
     /// Forgets the producer, as after a week of silence.
     pub(in crate::replicator) fn forget(&mut self) {
         if let Some(producer) = self.producer.take() {

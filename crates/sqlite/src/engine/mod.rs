@@ -15,7 +15,7 @@ mod replication;
 mod status;
 #[cfg(test)]
 mod tests;
-mod timer;
+pub(crate) mod timer;
 pub mod types;
 
 pub use error::OpenError;

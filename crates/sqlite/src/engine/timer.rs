@@ -4,6 +4,7 @@
 //! so that the host's handlers run on the host's threads.
 
 use crate::engine::Engine;
+use crate::host::{fork, threads};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
@@ -12,11 +13,20 @@ struct Due {
     /// What is due when; the number tells two of one instant apart.
     engines: BTreeMap<(Instant, u64), Weak<Engine>>,
     scheduled: u64,
-    running: bool,
+    /// The generation of the process in which the thread runs.
+    running: Option<u64>,
 }
 
-static DUE: Mutex<Due> = Mutex::new(Due { engines: BTreeMap::new(), scheduled: 0, running: false });
+static DUE: Mutex<Due> = Mutex::new(Due { engines: BTreeMap::new(), scheduled: 0, running: None });
 static CHANGED: Condvar = Condvar::new();
+
+/// The timer's lock, held across a fork so that the child finds it free.
+pub(crate) struct Frozen(#[expect(dead_code, reason = "held for its lock")] MutexGuard<'static, Due>);
+
+/// Takes the timer's lock across a fork.
+pub(crate) fn freeze() -> Frozen {
+    Frozen(due())
+}
 
 fn due() -> MutexGuard<'static, Due> {
     DUE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -25,29 +35,19 @@ fn due() -> MutexGuard<'static, Due> {
 /// Has [`Engine::tick`] called at `at`, or a little later.
 pub(super) fn schedule(engine: Weak<Engine>, at: Instant) {
     let mut due = due();
+    let generation = fork::generation();
+    if due.running != Some(generation) {
+        // What the parent of a forked process had to do is the parent's. Where the system has no thread to give, the
+        // next schedule tries again.
+        due.engines.clear();
+        due.running = threads::spawn("highwater-timer", run).is_ok().then_some(generation);
+    }
     due.scheduled += 1;
     let key = (at, due.scheduled);
     let is_first = due.engines.first_key_value().is_none_or(|(first, _)| key < *first);
     due.engines.insert(key, engine);
-    if !due.running {
-        due.running = spawn();
-    }
     if is_first {
         CHANGED.notify_one();
-    }
-}
-
-/// Starts the thread; `false` where the system has none to give, and the next schedule tries again.
-fn spawn() -> bool {
-    // SAFETY: both sets are plain data that the calls fill in; the mask of this thread is restored at once.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let spawned = std::thread::Builder::new().name("highwater-timer".into()).spawn(run);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        spawned.is_ok()
     }
 }
 

@@ -21,6 +21,7 @@ pub struct ApiRoutines {
 mod index {
     pub const BUSY_TIMEOUT: usize = 14;
     pub const ERRMSG: usize = 53;
+    pub const EXEC: usize = 55;
     pub const FREE: usize = 58;
     pub const LIBVERSION_NUMBER: usize = 67;
     pub const RESULT_ERROR: usize = 80;
@@ -379,6 +380,20 @@ impl OwnConnection {
                 index::WAL_CHECKPOINT_V2,
                 fn(*mut Connection, *const c_char, c_int, *mut c_int, *mut c_int) -> c_int
             )(self.connection, c"main".as_ptr(), mode, null, null)
+        }
+    }
+
+    /// Runs a statement whose rows nobody wants; the result code.
+    #[must_use]
+    pub fn run(&self, sql: &CStr) -> c_int {
+        let null: *const c_void = std::ptr::null();
+        // SAFETY: the connection is open, and no callback, argument or error text is asked for.
+        unsafe {
+            routine!(
+                self.api,
+                index::EXEC,
+                fn(*mut Connection, *const c_char, *const c_void, *const c_void, *const c_void) -> c_int
+            )(self.connection, sql.as_ptr(), null, null, null)
         }
     }
 

@@ -2,15 +2,19 @@
 //!
 //! All are `SQLITE_DIRECTONLY`: a schema that came from elsewhere cannot bind or wait by being read.
 
+mod bind;
+
 use crate::engine::{Engine, Layout};
 use crate::ffi::{Api, Connection, Context, ScalarFunction, Value, code};
 use crate::host::{self, Host};
 use crate::vfs::failure::Failure;
+use crate::vfs::registry::{Settings, Use};
 use highwater_disk::OpenMode;
 use std::ffi::{CStr, c_int};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::time::Duration;
 
 /// A function's answer.
 enum Answer {
@@ -42,14 +46,21 @@ impl Arguments<'_> {
 }
 
 /// SQL functions: name, number of arguments, implementation.
-type Functions = [(&'static CStr, c_int, ScalarFunction); 2];
+type Functions = [(&'static CStr, c_int, ScalarFunction); 6];
 
 /// The functions of the host with the number `HOST`.
 ///
 /// A function learns its host from its own address: `sqlite3_user_data` would have to be called through that very
 /// host's routines.
 fn functions_of<const HOST: usize>() -> Functions {
-    [(c"highwater_status", 1, x_status::<HOST>), (c"highwater_default_vfs", 1, x_default_vfs::<HOST>)]
+    [
+        (c"highwater_bind", 2, x_bind::<HOST>),
+        (c"highwater_bind", 3, x_bind::<HOST>),
+        (c"highwater_status", 1, x_status::<HOST>),
+        (c"highwater_synced", 1, x_synced::<HOST>),
+        (c"highwater_synced", 2, x_synced::<HOST>),
+        (c"highwater_default_vfs", 1, x_default_vfs::<HOST>),
+    ]
 }
 
 /// The functions of each host.
@@ -111,6 +122,32 @@ unsafe fn answer<const HOST: usize>(
 
 // SAFETY of all below: SQLite calls them as it calls functions.
 
+unsafe extern "C" fn x_bind<const HOST: usize>(context: *mut Context, count: c_int, values: *mut *mut Value) {
+    unsafe {
+        answer::<HOST>(context, count, values, |_, arguments| {
+            let (path, url) = (arguments.required(0, "the path")?, arguments.required(1, "the URL")?);
+            let options = bind::Options::parse(&arguments.text(2).unwrap_or_default())?;
+            bind::bind(Path::new(&path), &url, options).map(Answer::Text)
+        });
+    }
+}
+
+unsafe extern "C" fn x_synced<const HOST: usize>(context: *mut Context, count: c_int, values: *mut *mut Value) {
+    unsafe {
+        answer::<HOST>(context, count, values, |_, arguments| {
+            let path = arguments.required(0, "the path")?;
+            let timeout = match arguments.integer(1) {
+                None => None,
+                Some(ms) => {
+                    let negative = |_| Failure::new(code::ERROR, "usage: the timeout must not be negative");
+                    Some(Duration::from_millis(u64::try_from(ms).map_err(negative)?))
+                }
+            };
+            synced(Path::new(&path), timeout).map(|()| Answer::Integer(1))
+        });
+    }
+}
+
 unsafe extern "C" fn x_status<const HOST: usize>(context: *mut Context, count: c_int, values: *mut *mut Value) {
     unsafe {
         answer::<HOST>(context, count, values, |_, arguments| {
@@ -128,6 +165,19 @@ unsafe extern "C" fn x_default_vfs<const HOST: usize>(context: *mut Context, cou
             Ok(Answer::Integer(c_int::from(default)))
         });
     }
+}
+
+/// Waits until the stream holds every commit of a database, which need not be open otherwise.
+fn synced(path: &Path, timeout: Option<Duration>) -> Result<(), Failure> {
+    let registry = host::registry();
+    let path = Layout::of(path).database;
+    let database = registry.open(&path, &Settings::default())?;
+    let result = match registry.replication(&path) {
+        Some(replication) => replication.synced(timeout).map_err(|error| Failure::new(code::ERROR, error.to_string())),
+        None => Err(Failure::new(code::ERROR, "closed: the database does not replicate")),
+    };
+    registry.close(&database, Use::Application);
+    result
 }
 
 /// The status page of a database: its own words if it is open here, else what its owner published last.

@@ -1,10 +1,11 @@
 //! What a fork leaves behind: a child that must not touch its parent's databases.
 
-use crate::host;
+use crate::engine::timer;
+use crate::host::{self, Host, upkeep};
 use crate::vfs::registry::Frozen;
 use std::cell::UnsafeCell;
-use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{MutexGuard, Once};
 
 /// Counts the forks on the way from the process that loaded the extension to this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -16,7 +17,14 @@ pub fn generation() -> u64 {
 }
 
 /// The locks held from the moment before a fork until it is over, on both sides.
-struct Held(UnsafeCell<Option<(Frozen<'static>, host::upkeep::Frozen)>>);
+struct Held(UnsafeCell<Option<Locks>>);
+
+struct Locks {
+    _hosts: MutexGuard<'static, Vec<&'static Host>>,
+    _registry: Frozen<'static>,
+    _upkeep: upkeep::Frozen,
+    _timer: timer::Frozen,
+}
 
 // SAFETY: written only by the handlers below, by the thread that forks and under the locks it holds.
 unsafe impl Sync for Held {}
@@ -35,8 +43,11 @@ pub fn install() {
 }
 
 unsafe extern "C" fn before() {
-    let held = (host::registry().freeze(), host::upkeep::freeze());
-    // SAFETY: the registry's lock was just taken, so no other fork is between its handlers.
+    // In the order in which they are taken elsewhere, so that no one waits for one of them with another in hand.
+    let hosts = host::hosts();
+    let (registry, upkeep) = (host::registry().freeze(), upkeep::freeze());
+    let held = Locks { _hosts: hosts, _registry: registry, _upkeep: upkeep, _timer: timer::freeze() };
+    // SAFETY: the locks were just taken, so no other fork is between its handlers.
     unsafe { *HELD.0.get() = Some(held) };
 }
 

@@ -10,11 +10,11 @@ pub mod upkeep;
 
 use crate::engine::OpenOptions;
 use crate::ffi::{Api, Vfs, code};
-use crate::vfs::registry::Registry;
+use crate::vfs::registry::{Registry, Sending};
 use crate::vfs::{Registered, Unbound};
 use highwater_disk::OsDisk;
 use std::ffi::{CStr, c_int};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The name of the VFS.
 pub const VFS_NAME: &CStr = c"highwater";
@@ -44,7 +44,7 @@ unsafe impl Sync for Host {}
 #[must_use]
 pub fn registry() -> &'static Arc<Registry> {
     static REGISTRY: OnceLock<Arc<Registry>> = OnceLock::new();
-    REGISTRY.get_or_init(|| Arc::new(Registry::new(Arc::new(OsDisk::new()), OpenOptions::default(), None)))
+    REGISTRY.get_or_init(|| Arc::new(Registry::new(Arc::new(OsDisk::new()), OpenOptions::default(), Sending::ToStream)))
 }
 
 /// SQLite libraries in one process: one per language runtime and one per bundling module, of which few meet.
@@ -52,12 +52,16 @@ pub const HOSTS_MAX: usize = 8;
 
 static HOSTS: Mutex<Vec<&'static Host>> = Mutex::new(Vec::new());
 
+fn hosts() -> MutexGuard<'static, Vec<&'static Host>> {
+    HOSTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Host {
     /// The library behind these routines; registers the VFS `highwater` with it the first time.
     /// # Errors
     /// SQLite's result code.
     pub fn of(api: Api) -> Result<&'static Self, c_int> {
-        let mut hosts = HOSTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = hosts();
         if let Some(host) = hosts.iter().find(|host| host.api == api) {
             return Ok(host);
         }
@@ -77,7 +81,7 @@ impl Host {
     /// The library with this number.
     #[must_use]
     pub fn numbered(number: usize) -> Option<&'static Self> {
-        HOSTS.lock().unwrap_or_else(PoisonError::into_inner).get(number).copied()
+        hosts().get(number).copied()
     }
 
     /// Makes the VFS the default of the library, or gives that place back.

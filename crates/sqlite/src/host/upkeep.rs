@@ -109,6 +109,10 @@ fn settle(work: &Work) -> bool {
     let Some(database) = work.registry.find(&work.path) else { return true };
     // On its own connection, closed again at once: it must not keep the application from closing the database.
     let Ok(connection) = work.api.open(&uri(&work.path), work.vfs) else { return true };
+    // Without having read once, a connection has no -wal to copy from, and its checkpoint does nothing.
+    if connection.run(c"PRAGMA schema_version") != code::OK {
+        return database.usable().is_err();
+    }
     let mut result = connection.checkpoint(code::CHECKPOINT_PASSIVE, 0);
     if result == code::OK && database.wal_bytes() > WAL_BYTES {
         database.without_writers(|| result = connection.checkpoint(code::CHECKPOINT_PASSIVE, 0));

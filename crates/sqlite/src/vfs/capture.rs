@@ -7,7 +7,6 @@
 
 use crate::engine::{LogPosition, PageNumber};
 use crate::vfs::locks::ConnectionId;
-use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Bytes of the header of a `-wal`.
@@ -75,15 +74,6 @@ pub enum Piece {
     CommitPage(Commit),
 }
 
-/// Where the image of a page lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// In this frame of the `-wal`.
-    Frame(u32),
-    /// In the database file, or nowhere: zeros.
-    Database,
-}
-
 /// A record that was logged for the running transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Logged {
@@ -106,8 +96,6 @@ struct Transaction {
 #[derive(Debug)]
 pub struct Capture {
     page_size: u32,
-    /// Pages of the database after the last confirmed commit.
-    pages: u32,
     /// The page of each frame, the first frame first. As long as SQLite's own index of them.
     frames: Vec<PageNumber>,
     transaction: Option<Transaction>,
@@ -118,10 +106,10 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Nothing written yet, over a database of so many pages that holds all of the log below `end`.
+    /// Nothing written yet, over a database file that holds all of the log below `end`.
     #[must_use]
-    pub fn new(page_size: u32, pages: u32, end: LogPosition) -> Self {
-        Self { page_size, pages, frames: Vec::new(), transaction: None, positions: Vec::new(), backfilled: end }
+    pub fn new(page_size: u32, end: LogPosition) -> Self {
+        Self { page_size, frames: Vec::new(), transaction: None, positions: Vec::new(), backfilled: end }
     }
 
     /// The writer's slot was taken; `published` is the last frame of the wal-index.
@@ -203,38 +191,19 @@ impl Capture {
         Ok(Piece::Plain)
     }
 
-    /// The pages that a commit changes, ascending, each once, with the place of its image.
+    /// The pages that a commit changes, ascending, each once, with the frame of its image.
     ///
-    /// Pages past the end of the database are left out, and so is the page of SQLite's lock bytes. Pages by which the
-    /// database grows without writing them are included with what SQLite would read there, which may be an image from
-    /// before the database shrank: only so is a replay of the log equal to a checkpoint.
+    /// Pages past the end of the database are left out, and so is the page of SQLite's lock bytes.
     #[must_use]
-    pub fn images(&self, commit: Commit) -> Vec<(PageNumber, Source)> {
-        let base = self.transaction.as_ref().map_or(0, |running| running.base) as usize;
+    pub fn images(&self, commit: Commit) -> Vec<(PageNumber, u32)> {
+        let base = self.transaction.as_ref().map_or(0, |running| running.base);
         let lock_page = LOCK_BYTES_OFFSET / self.page_size + 1;
         let stored = |page: PageNumber| page >= 1 && page <= commit.pages_after && page != lock_page;
-        let written = self.frames.get(base..commit.frame as usize).unwrap_or_default();
-        let mut images: Vec<(PageNumber, u32)> = (base as u32 + 1..)
-            .zip(written)
-            .map(|(frame, page)| (*page, frame))
-            .filter(|(page, _)| stored(*page))
-            .collect();
+        let written = self.frames.get(base as usize..commit.frame as usize).unwrap_or_default();
+        let numbered = written.iter().copied().zip(base.saturating_add(1)..);
+        let mut images: Vec<(PageNumber, u32)> = numbered.filter(|(page, _)| stored(*page)).collect();
         images.sort_unstable_by_key(|(page, frame)| (*page, std::cmp::Reverse(*frame)));
         images.dedup_by_key(|(page, _)| *page);
-        let mut images: Vec<_> = images.into_iter().map(|(page, frame)| (page, Source::Frame(frame))).collect();
-
-        let grown = (self.pages.saturating_add(1)..=commit.pages_after).filter(|page| stored(*page));
-        let mut gaps: BTreeMap<PageNumber, Source> = grown
-            .filter(|page| images.binary_search_by_key(page, |(page, _)| *page).is_err())
-            .map(|page| (page, Source::Database))
-            .collect();
-        if !gaps.is_empty() {
-            for (frame, page) in (1..).zip(self.frames.iter().take(base)) {
-                gaps.entry(*page).and_modify(|source| *source = Source::Frame(frame));
-            }
-            images.extend(gaps);
-            images.sort_unstable_by_key(|(page, _)| *page);
-        }
         images
     }
 
@@ -254,7 +223,6 @@ impl Capture {
     /// The running transaction ends and its record stands; `backfilled` frames are in the database file.
     pub fn confirm(&mut self, logged: Logged, backfilled: u32) {
         self.transaction = None;
-        self.pages = logged.commit.pages_after;
         self.frames.truncate(logged.commit.frame as usize);
         if self.positions.len() >= POSITIONS_KEPT {
             let below = self.positions.partition_point(|(frame, _)| *frame <= backfilled);

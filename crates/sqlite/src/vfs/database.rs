@@ -5,7 +5,7 @@ use crate::engine::{
 };
 use crate::ffi::code;
 use crate::host::fork;
-use crate::vfs::capture::{Capture, Commit, FRAME_HEADER_BYTES, Logged, Piece, Source, Unexpected};
+use crate::vfs::capture::{Capture, Commit, FRAME_HEADER_BYTES, Logged, Piece, Unexpected};
 use crate::vfs::failure::Failure;
 use crate::vfs::index::Index;
 use crate::vfs::locks::{ConnectionId, Level, LockTable, SLOT_CHECKPOINT, SLOT_WRITE, Slots};
@@ -53,23 +53,19 @@ pub struct Database {
 
 impl Database {
     /// Wraps an engine that has just recovered the database file.
-    /// # Errors
-    /// The system's.
-    pub fn new(disk: Arc<dyn Disk>, engine: Arc<Engine>) -> Result<Self, Failure> {
+    #[must_use]
+    pub fn new(disk: Arc<dyn Disk>, engine: Arc<Engine>) -> Self {
         let file = engine.database();
-        let length = file.length().map_err(|error| Failure::io(code::IOERR_FSTAT, "the database's length", &error))?;
-        let page_size = engine.page_size();
-        let pages = u32::try_from(length / u64::from(page_size.max(1))).unwrap_or(u32::MAX);
         let end = engine.confirmed_end();
         let layout = engine.layout();
-        Ok(Self {
+        Self {
             path: layout.database.clone(),
             wal_path: layout.wal.clone(),
             disk,
             file,
             wal: Mutex::new(None),
             index: Index::default(),
-            capture: Mutex::new(Capture::new(page_size, pages, end)),
+            capture: Mutex::new(Capture::new(engine.page_size(), end)),
             locks: Mutex::new(LockTable::default()),
             writer_left: Condvar::new(),
             held: AtomicBool::new(false),
@@ -80,7 +76,7 @@ impl Database {
             generation: fork::generation(),
             refusal: Mutex::new(String::new()),
             engine,
-        })
+        }
     }
 
     /// The real path of the database file.
@@ -209,7 +205,11 @@ impl Database {
 
     fn sync_file(&self, end: LogPosition) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::io(code::IOERR_FSYNC, "the sync of the database file", &error);
-        self.file.sync_data().map_err(failed)?;
+        if let Err(error) = self.file.sync_data() {
+            // What is on the disk is unknown now, and a second sync would not tell: recovery writes it anew.
+            self.stop(format!("the database file cannot be synced: {error}; close the database and open it again"));
+            return Err(failed(error));
+        }
         self.engine.checkpointed(end).map_err(failed)?;
         self.durable.fetch_max(end.0, Ordering::AcqRel);
         Ok(())
@@ -308,18 +308,10 @@ impl Database {
     fn log_commit(&self, capture: &mut Capture, wal: &Arc<dyn File>, commit: Commit) -> Result<(), Failure> {
         let images = capture.images(commit);
         let pages: Vec<PageNumber> = images.iter().map(|(page, _)| *page).collect();
-        let page_size = capture.page_size();
-        let shape = CommitShape { page_size, pages_after: commit.pages_after, pages: &pages };
-        let mut read_page = |at: usize, image: &mut [u8]| match images.get(at) {
-            Some((_, Source::Frame(frame))) => {
-                wal.read_exact_at(image, capture.frame_offset(*frame) + FRAME_HEADER_BYTES)
-            }
-            Some((page, Source::Database)) => {
-                let read = self.file.read_at(image, u64::from(page - 1) * u64::from(page_size))?;
-                image.get_mut(read..).unwrap_or_default().fill(0);
-                Ok(())
-            }
-            None => Err(io::ErrorKind::InvalidInput.into()),
+        let shape = CommitShape { page_size: capture.page_size(), pages_after: commit.pages_after, pages: &pages };
+        let mut read_page = |at: usize, image: &mut [u8]| {
+            let (_, frame) = images.get(at).ok_or(io::ErrorKind::InvalidInput)?;
+            wal.read_exact_at(image, capture.frame_offset(*frame) + FRAME_HEADER_BYTES)
         };
         match self.engine.append_commit(shape, &mut read_page) {
             Ok(end) => {

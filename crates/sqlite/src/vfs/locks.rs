@@ -142,9 +142,9 @@ impl LockTable {
 
     /// Takes slots of the wal-index for reading.
     /// # Errors
-    /// `Busy` if another connection holds one of them exclusively.
+    /// `Busy` if any connection holds one of them exclusively.
     pub fn share(&mut self, connection: ConnectionId, slots: Slots) -> Result<(), Busy> {
-        if self.others(connection).any(|held| held.exclusive.meets(slots)) {
+        if self.held.values().any(|held| held.exclusive.meets(slots)) {
             return Err(Busy);
         }
         self.held.entry(connection).or_default().shared.add(slots);
@@ -152,17 +152,20 @@ impl LockTable {
     }
 
     /// Takes slots of the wal-index for itself.
+    ///
+    /// A slot that the connection itself shares is refused too, as by SQLite's own VFSs: a checkpoint that took over
+    /// its connection's read mark would move the snapshot away under a reader.
     /// # Errors
-    /// `Busy` if another connection holds one of them, or by the rules (a) and (b).
+    /// `Busy` if any connection holds one of them, or by the rules (a) and (b).
     pub fn seize(&mut self, connection: ConnectionId, slots: Slots) -> Result<(), Busy> {
         let restarts = slots.covers(RESTART);
         let checkpoints = slots.has(SLOT_CHECKPOINT);
-        for held in self.others(connection) {
-            let stale =
-                (restarts && held.exclusive.has(SLOT_CHECKPOINT)) || (checkpoints && held.exclusive.covers(RESTART));
-            if held.exclusive.meets(slots) || held.shared.meets(slots) || stale {
-                return Err(Busy);
-            }
+        let taken = |held: &Held| held.exclusive.meets(slots) || held.shared.meets(slots);
+        let stale = |held: &Held| {
+            (restarts && held.exclusive.has(SLOT_CHECKPOINT)) || (checkpoints && held.exclusive.covers(RESTART))
+        };
+        if self.held.values().any(taken) || self.others(connection).any(stale) {
+            return Err(Busy);
         }
         self.held.entry(connection).or_default().exclusive.add(slots);
         Ok(())
@@ -233,6 +236,8 @@ mod tests {
         assert_eq!(table.share(B, slots(4, 1)), Ok(()));
         assert_eq!(table.seize(A, slots(4, 1)), Err(Busy));
         table.release(B, slots(4, 1));
+        assert_eq!(table.seize(A, slots(4, 1)), Err(Busy), "its own read mark");
+        table.release(A, slots(4, 1));
         assert_eq!(table.seize(A, slots(3, 3)), Ok(()));
         assert_eq!(table.share(B, slots(5, 1)), Err(Busy));
         table.forget(A);

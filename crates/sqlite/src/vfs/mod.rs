@@ -23,7 +23,7 @@ use crate::host::upkeep;
 use failure::Failure;
 use file::VfsFile;
 use refused_file::RefusedFile;
-use registry::{Registry, Use};
+use registry::{Registry, Settings, Use};
 use std::ffi::{CStr, CString, OsStr, c_char, c_double, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -164,6 +164,29 @@ enum Opened {
 }
 
 impl Scope {
+    /// The settings in a database's URI.
+    ///
+    /// # Safety
+    /// `name` is a name that SQLite passed to `xOpen` for a main database.
+    unsafe fn settings(&self, name: *const c_char) -> Result<Settings, Failure> {
+        // SAFETY: the caller's promise.
+        let text = |key: &CStr| unsafe { self.api.uri_parameter(name, key) };
+        let number = |key: &CStr| match text(key).map(|text| text.parse::<u64>()) {
+            None => Ok(None),
+            Some(Ok(number)) => Ok(Some(number)),
+            Some(Err(_)) => {
+                let text = format!("usage: the parameter {} must be a whole number", key.to_string_lossy());
+                Err(Failure::new(code::CANTOPEN, text))
+            }
+        };
+        Ok(Settings {
+            max_pending_bytes: number(c"max_pending_bytes")?,
+            sync_close_ms: number(c"sync_close_ms")?,
+            token_file: text(c"token_file").map(PathBuf::from),
+            ca_file: text(c"ca_file").map(PathBuf::from),
+        })
+    }
+
     /// # Safety
     /// `name` is a name that SQLite passed to `xOpen` for a main database.
     unsafe fn open_main(&'static self, name: *const c_char) -> Opened {
@@ -176,7 +199,8 @@ impl Scope {
             self.registry.join(&path).ok_or_else(closed)
         } else {
             match Engine::is_bound(&**self.registry.disk(), &path) {
-                Ok(true) => self.registry.open(&path),
+                // SAFETY: the caller's promise.
+                Ok(true) => unsafe { self.settings(name) }.and_then(|settings| self.registry.open(&path, &settings)),
                 Ok(false) if self.unbound == Unbound::PassedThrough => return Opened::Below,
                 Ok(false) => Err(not_bound(&path)),
                 Err(error) => Err(Failure::io(code::CANTOPEN, "the database's folder cannot be read", &error)),

@@ -3,8 +3,10 @@
 use crate::engine::{Engine, OpenError, OpenOptions};
 use crate::ffi::code;
 use crate::host::fork;
+use crate::replicator::Replication;
 use crate::vfs::database::Database;
 use crate::vfs::failure::Failure;
+use highwater_client::{Options as ClientOptions, TokenSource};
 use highwater_disk::Disk;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,24 +22,57 @@ pub enum Use {
     Upkeep,
 }
 
-/// What a process keeps beside an open database: replication, in production.
-pub trait Companion: Send + Sync {
-    /// Sends what is pending for at most so long; whether nothing is left.
-    fn drain(&self, at_most: Duration) -> bool;
-
-    /// Ends it; nothing is sent afterwards.
-    fn stop(&self);
+/// How a database is opened, beside its path; the first of those who open it decides.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// `max_pending_bytes`, instead of the registry's.
+    pub max_pending_bytes: Option<u64>,
+    /// `sync_close_ms`, instead of the registry's.
+    pub sync_close_ms: Option<u64>,
+    /// `token_file`, instead of what the environment says.
+    pub token_file: Option<PathBuf>,
+    /// `ca_file`, instead of what the environment says.
+    pub ca_file: Option<PathBuf>,
 }
 
-/// Starts the companion of a database that was just opened.
-pub type CompanionStart = Box<dyn Fn(&Arc<Engine>) -> Arc<dyn Companion> + Send + Sync>;
+impl Settings {
+    fn options(&self, registry: &OpenOptions) -> OpenOptions {
+        OpenOptions {
+            max_pending_bytes: self.max_pending_bytes.unwrap_or(registry.max_pending_bytes),
+            // The wait at close is this registry's, which gives it up for an open; the engine has none of its own.
+            sync_close_ms: 0,
+            ..registry.clone()
+        }
+    }
+
+    fn client(&self) -> ClientOptions {
+        let mut options = ClientOptions::from_environment();
+        if let Some(file) = &self.token_file {
+            options.token = TokenSource::file(file);
+        }
+        if self.ca_file.is_some() {
+            options.ca_file.clone_from(&self.ca_file);
+        }
+        options
+    }
+}
+
+/// Whether commits are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sending {
+    /// To the stream the database is bound to.
+    ToStream,
+    /// Nowhere: they stay in the log, as when the stream cannot be reached.
+    Nowhere,
+}
 
 /// Databases by process generation and real path: a forked child starts with none, whatever it inherited.
 type Key = (u64, PathBuf);
 
 struct Open {
     database: Arc<Database>,
-    companion: Option<Arc<dyn Companion>>,
+    replication: Option<Arc<Replication>>,
+    drain_ms: u64,
 }
 
 #[derive(Default)]
@@ -65,21 +100,18 @@ struct Maps {
 pub struct Registry {
     disk: Arc<dyn Disk>,
     options: OpenOptions,
-    companion: Option<CompanionStart>,
+    sending: Sending,
     maps: Mutex<Maps>,
 }
 
 /// The registry's lock, held across a fork so that the child finds it free.
 pub struct Frozen<'a>(#[expect(dead_code, reason = "held for its lock")] MutexGuard<'a, Maps>);
 
-/// How often a close that drains looks whether the database is wanted again.
-const DRAIN_STEP: Duration = Duration::from_millis(50);
-
 impl Registry {
-    /// The databases of `disk`, opened with `options`, each with a companion.
+    /// The databases of `disk`, opened with `options`.
     #[must_use]
-    pub fn new(disk: Arc<dyn Disk>, options: OpenOptions, companion: Option<CompanionStart>) -> Self {
-        Self { disk, options, companion, maps: Mutex::default() }
+    pub fn new(disk: Arc<dyn Disk>, options: OpenOptions, sending: Sending) -> Self {
+        Self { disk, options, sending, maps: Mutex::default() }
     }
 
     /// The disk.
@@ -91,7 +123,7 @@ impl Registry {
     /// Opens the bound database at the real path `path`, or joins those who have it open. Never waits for the network.
     /// # Errors
     /// `SQLITE_BUSY` where another process owns it, with its process id; what recovery found; the system's.
-    pub fn open(&self, path: &Path) -> Result<Arc<Database>, Failure> {
+    pub fn open(&self, path: &Path, settings: &Settings) -> Result<Arc<Database>, Failure> {
         let slot = self.slot(path);
         let mut state = lock(&slot.state);
         if let Some(open) = &state.open {
@@ -99,20 +131,27 @@ impl Registry {
             state.applications += 1;
             return Ok(database);
         }
-        let engine =
-            Engine::open(self.disk.clone(), path, self.options.clone()).map_err(|error| open_failure(&error))?;
-        let database = match Database::new(self.disk.clone(), engine.clone()) {
-            Ok(database) => Arc::new(database),
-            Err(failure) => {
-                engine.close();
-                return Err(failure);
-            }
-        };
-        let companion = self.companion.as_ref().map(|start| start(&engine));
+        let engine = Engine::open(self.disk.clone(), path, settings.options(&self.options));
+        let engine = engine.map_err(|error| open_failure(&error))?;
+        let open = self.complete(&engine, settings).inspect_err(|_| engine.close())?;
+        let database = open.database.clone();
         lock(&self.maps).open.insert(key(path), database.clone());
-        state.open = Some(Open { database: database.clone(), companion });
+        state.open = Some(open);
         state.applications += 1;
         Ok(database)
+    }
+
+    fn complete(&self, engine: &Arc<Engine>, settings: &Settings) -> Result<Open, Failure> {
+        let database = Arc::new(Database::new(self.disk.clone(), engine.clone()));
+        let replication = match self.sending {
+            Sending::ToStream => {
+                let started = Replication::start(engine.clone(), settings.client());
+                Some(started.map_err(|error| Failure::new(code::CANTOPEN, error.to_string()))?)
+            }
+            Sending::Nowhere => None,
+        };
+        let drain_ms = settings.sync_close_ms.unwrap_or(self.options.sync_close_ms);
+        Ok(Open { database, replication, drain_ms })
     }
 
     /// Joins a database that is open, for a use that is not the application's.
@@ -134,12 +173,12 @@ impl Registry {
         lock(&self.maps).open.get(&key(path)).cloned()
     }
 
-    /// The companion of the database at `path`, if it is open.
+    /// The replication of the database at `path`, if it is open and replicates.
     #[must_use]
-    pub fn companion(&self, path: &Path) -> Option<Arc<dyn Companion>> {
+    pub fn replication(&self, path: &Path) -> Option<Arc<Replication>> {
         let slot = self.slot(path);
         let state = lock(&slot.state);
-        state.open.as_ref().and_then(|open| open.companion.clone())
+        state.open.as_ref().and_then(|open| open.replication.clone())
     }
 
     /// Ends a use. The last one drains what is pending for a bounded time, unless someone opens the database again
@@ -158,14 +197,12 @@ impl Registry {
         if state.applications > 0 {
             return;
         }
-        let companion = state.open.as_ref().and_then(|open| open.companion.clone());
+        let drain = state.open.as_ref().map(|open| (open.replication.clone(), Duration::from_millis(open.drain_ms)));
         drop(state);
-
-        if let Some(companion) = companion {
-            let mut left = Duration::from_millis(self.options.sync_close_ms);
-            while !left.is_zero() && !companion.drain(DRAIN_STEP.min(left)) && lock(&slot.state).applications == 0 {
-                left = left.saturating_sub(DRAIN_STEP);
-            }
+        // Whoever opens the database meanwhile need not wait for this.
+        if let Some((Some(replication), at_most)) = drain {
+            // What is left stays in the log, and the status page says so.
+            let _drained: bool = replication.drain(at_most);
         }
 
         let mut state = lock(&slot.state);
@@ -175,8 +212,8 @@ impl Registry {
         // Whoever drained longest finds it closed, or opened anew, by another.
         let Some(open) = state.open.take_if(|open| Arc::ptr_eq(&open.database, database)) else { return };
         lock(&self.maps).open.remove(&key(database.path()));
-        if let Some(companion) = open.companion {
-            companion.stop();
+        if let Some(replication) = open.replication {
+            replication.stop();
         }
         open.database.engine.close();
     }
@@ -202,8 +239,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn open_failure(error: &OpenError) -> Failure {
     let result = match error.code() {
-        "busy" => code::BUSY,
-        "not_bound" => code::CANTOPEN,
+        "busy" | "in_use" => code::BUSY,
+        "not_bound" | "database_missing" => code::CANTOPEN,
         _ => code::IOERR,
     };
     Failure::new(result, error.to_string())

@@ -4,8 +4,8 @@ const PAGE: u32 = 512;
 const A: ConnectionId = ConnectionId(1);
 const B: ConnectionId = ConnectionId(2);
 
-fn capture(pages: u32) -> Capture {
-    let mut capture = Capture::new(PAGE, pages, LogPosition(0));
+fn capture() -> Capture {
+    let mut capture = Capture::new(PAGE, LogPosition(0));
     capture.begin(A, 0).expect("begin");
     let mut header = [0; 32];
     header[8..12].copy_from_slice(&PAGE.to_be_bytes());
@@ -23,7 +23,7 @@ fn frame(capture: &mut Capture, frame: u32, page: u32, size: u32) -> Result<Piec
     capture.write(A, &[7; PAGE as usize], offset + 24)
 }
 
-fn commit(capture: &mut Capture, last: u32, page: u32, size: u32, end: u64) -> Vec<(u32, Source)> {
+fn commit(capture: &mut Capture, last: u32, page: u32, size: u32, end: u64) -> Vec<(u32, u32)> {
     let commit = Commit { frame: last, pages_after: size };
     assert_eq!(frame(capture, last, page, size), Ok(Piece::CommitPage(commit)));
     let images = capture.images(commit);
@@ -35,43 +35,43 @@ fn commit(capture: &mut Capture, last: u32, page: u32, size: u32, end: u64) -> V
 
 #[test]
 fn a_commit_takes_of_each_page_the_highest_frame() {
-    let mut capture = capture(9);
+    let mut capture = capture();
     for (number, page) in [(1, 3), (2, 4), (3, 3)] {
         assert_eq!(frame(&mut capture, number, page, 0), Ok(Piece::Plain));
     }
     assert_eq!(capture.write(A, &[9; PAGE as usize], capture.frame_offset(2) + 24), Ok(Piece::Plain), "in place");
     let images = commit(&mut capture, 4, 1, 9, 10);
-    assert_eq!(images, [(1, Source::Frame(4)), (3, Source::Frame(3)), (4, Source::Frame(2))]);
+    assert_eq!(images, [(1, 4), (3, 3), (4, 2)]);
 }
 
 /// The frames of a savepoint that was rolled back are written over by other pages, and fewer of them.
 #[test]
 fn a_rolled_back_savepoint_leaves_nothing_behind() {
-    let mut capture = capture(9);
+    let mut capture = capture();
     for (number, page) in [(1, 3), (2, 4), (3, 5)] {
         frame(&mut capture, number, page, 0).expect("spill");
     }
     let images = commit(&mut capture, 2, 8, 9, 10);
-    assert_eq!(images, [(3, Source::Frame(1)), (8, Source::Frame(2))]);
+    assert_eq!(images, [(3, 1), (8, 2)]);
     assert_eq!(capture.frames(), 2);
 }
 
 /// R2: a rolled-back spill hid another connection's later frames, because each handle kept its own overlay.
 #[test]
 fn a_rolled_back_spill_hides_nothing_of_the_next_transaction() {
-    let mut capture = capture(9);
+    let mut capture = capture();
     commit(&mut capture, 1, 2, 9, 10);
     capture.begin(A, 1).expect("begin");
     frame(&mut capture, 2, 5, 0).expect("spill");
     frame(&mut capture, 3, 6, 0).expect("spill");
     capture.abandon();
     capture.begin(A, 1).expect("begin");
-    assert_eq!(commit(&mut capture, 2, 7, 9, 20), [(7, Source::Frame(2))]);
+    assert_eq!(commit(&mut capture, 2, 7, 9, 20), [(7, 2)]);
 }
 
 #[test]
 fn what_sqlite_never_does_is_refused() {
-    let mut capture = capture(9);
+    let mut capture = capture();
     assert_eq!(capture.write(B, &[0; 24], capture.frame_offset(1)), Err(Unexpected::NoTransaction));
     assert_eq!(frame(&mut capture, 2, 1, 0), Err(Unexpected::Order { frame: 2, last: 0 }));
     let offset = capture.frame_offset(1);
@@ -88,34 +88,18 @@ fn what_sqlite_never_does_is_refused() {
     assert_eq!(capture.begin(B, 2), Err(Unexpected::Lost { published: 2, captured: 1 }));
 }
 
-/// A page that is dropped and taken again without being written keeps its old image in the `-wal`; a replay that
-/// left zeros there would differ from the checkpoint.
-#[test]
-fn a_page_gained_without_a_write_is_recorded_as_it_reads() {
-    let mut capture = capture(1);
-    frame(&mut capture, 1, 2, 0).expect("spill");
-    frame(&mut capture, 2, 4, 0).expect("spill");
-    assert_eq!(commit(&mut capture, 3, 3, 4, 10).len(), 3);
-    capture.begin(A, 3).expect("begin");
-    assert_eq!(commit(&mut capture, 4, 1, 1, 20), [(1, Source::Frame(4))]);
-    capture.begin(A, 4).expect("begin");
-    let images = commit(&mut capture, 5, 3, 5, 30);
-    let expected = [(2, Source::Frame(1)), (3, Source::Frame(5)), (4, Source::Frame(2)), (5, Source::Database)];
-    assert_eq!(images, expected);
-}
-
 #[test]
 fn pages_past_the_end_and_the_lock_page_are_left_out() {
     let lock = 0x4000_0000 / PAGE + 1;
-    let mut capture = capture(lock);
+    let mut capture = capture();
     frame(&mut capture, 1, lock, 0).expect("spill");
     frame(&mut capture, 2, lock + 2, 0).expect("spill");
-    assert_eq!(commit(&mut capture, 3, lock + 1, lock + 1, 10), [(lock + 1, Source::Frame(3))]);
+    assert_eq!(commit(&mut capture, 3, lock + 1, lock + 1, 10), [(lock + 1, 3)]);
 }
 
 #[test]
 fn a_backfill_is_worth_the_last_commit_that_it_covers() {
-    let mut capture = capture(9);
+    let mut capture = capture();
     commit(&mut capture, 1, 2, 9, 10);
     capture.begin(A, 1).expect("begin");
     frame(&mut capture, 2, 3, 0).expect("frame");
@@ -128,6 +112,6 @@ fn a_backfill_is_worth_the_last_commit_that_it_covers() {
     let mut header = [0; 32];
     header[8..12].copy_from_slice(&PAGE.to_be_bytes());
     capture.write(A, &header, 0).expect("restart");
-    assert_eq!(commit(&mut capture, 1, 2, 9, 30), [(2, Source::Frame(1))]);
+    assert_eq!(commit(&mut capture, 1, 2, 9, 30), [(2, 1)]);
     assert_eq!(capture.backfill(0), LogPosition(20), "the old frames are in the file");
 }

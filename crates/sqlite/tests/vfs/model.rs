@@ -1,0 +1,150 @@
+//! The model test: random SQL through the VFS and through stock SQLite gives the same answers and the same file, byte
+//! for byte, after a checkpoint and again after the log was replayed over what a killed process left.
+
+use crate::bed::{Bed, integrity};
+use crate::script::{Random, Step, schema};
+use rusqlite::Connection;
+use std::path::Path;
+
+/// The database and a second one that is attached, under the VFS and as copies under stock SQLite.
+struct Pair {
+    bed: Bed,
+    folder: tempfile::TempDir,
+    ours: Vec<Connection>,
+    stock: Vec<Connection>,
+}
+
+fn stock_open(folder: &Path) -> Connection {
+    let connection = Connection::open(folder.join("app.db")).expect("open");
+    connection.busy_timeout(std::time::Duration::ZERO).expect("timeout");
+    connection.execute("ATTACH ?1 AS other", [folder.join("other.db").to_str().expect("a path")]).expect("attach");
+    connection
+}
+
+impl Pair {
+    fn new(seed: u64, page_size: u32, auto_vacuum: u8) -> Self {
+        let bed = Bed::bound(seed, page_size, auto_vacuum);
+        bed.bind("other.db", page_size, 0);
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["app.db", "other.db"] {
+            // From the same first bytes, so that all the later ones can be compared.
+            std::fs::write(folder.path().join(name), bed.bytes(name)).expect("write");
+        }
+        let mut pair = Self { bed, folder, ours: Vec::new(), stock: Vec::new() };
+        pair.open(1);
+        pair
+    }
+
+    fn open(&mut self, connections: usize) {
+        for _ in 0..connections {
+            let ours = self.bed.open();
+            ours.execute("ATTACH ?1 AS other", [self.bed.uri("other.db")]).expect("attach");
+            self.ours.push(ours);
+            self.stock.push(stock_open(self.folder.path()));
+        }
+    }
+
+    fn step(&self, connection: usize, step: &Step, context: &str) {
+        let (ours, stock) = (step.run(&self.ours[connection]), step.run(&self.stock[connection]));
+        assert_eq!(ours, stock, "{context}: {}", step.sql);
+    }
+
+    /// Ends whatever runs, and copies all of both `-wal`s into the files.
+    fn settle(&self, context: &str) {
+        for (ours, stock) in self.ours.iter().zip(&self.stock) {
+            assert_eq!(ours.is_autocommit(), stock.is_autocommit(), "{context}");
+            if !ours.is_autocommit() {
+                ours.execute_batch("COMMIT").expect("commit");
+                stock.execute_batch("COMMIT").expect("commit");
+            }
+        }
+        for connection in [&self.ours[0], &self.stock[0]] {
+            connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").expect("checkpoint");
+        }
+    }
+
+    fn compare(&self, context: &str) {
+        for name in ["app.db", "other.db"] {
+            let ours = self.bed.bytes(name);
+            let stock = std::fs::read(self.folder.path().join(name)).expect("read");
+            assert_eq!(ours.len(), stock.len(), "{context}: length of {name}");
+            let page_size = match u16::from_be_bytes([stock[16], stock[17]]) {
+                1 => 65_536,
+                size => usize::from(size),
+            };
+            let different: Vec<usize> = (0..stock.len() / page_size)
+                .filter(|page| {
+                    let range = page * page_size..(page + 1) * page_size;
+                    ours[range.clone()] != stock[range]
+                })
+                .map(|page| page + 1)
+                .collect();
+            assert!(different.is_empty(), "{context}: pages {different:?} of {name} differ");
+            assert_eq!(ours[18..20], [2, 2], "{context}: the header stays WAL");
+        }
+    }
+
+    /// The process dies with its page cache kept, and another opens the database.
+    fn crash(&mut self) {
+        let connections = self.ours.len();
+        self.bed.disk.crash_process();
+        self.ours.clear();
+        // Stock SQLite ends with everything in its file, as recovery does.
+        self.stock[0].execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").expect("checkpoint");
+        self.stock.clear();
+        self.bed = Bed::on(&self.bed.disk.clone());
+        self.open(connections);
+    }
+}
+
+fn play(seed: u64, page_size: u32, auto_vacuum: u8, connections: usize, steps: usize) {
+    let mut pair = Pair::new(seed, page_size, auto_vacuum);
+    let mut random = Random::new(seed);
+    for sql in schema().iter().map(String::as_str).chain(["CREATE TABLE other.o(id INTEGER PRIMARY KEY, a)"]) {
+        pair.step(0, &Step { sql: sql.to_owned(), blob: None }, "schema");
+    }
+    pair.open(connections - 1);
+    for round in 0..3 {
+        for at in 0..steps {
+            let connection = random.below(connections as u64) as usize;
+            let step = Step::draw(&mut random, u64::from(page_size));
+            pair.step(connection, &step, &format!("seed {seed}, round {round}, step {at}"));
+        }
+        let context = format!("seed {seed}, round {round}");
+        if round == 1 {
+            // Not settled: what was committed is in the log alone, and what was not is nowhere.
+            for (ours, stock) in pair.ours.iter().zip(&pair.stock) {
+                if !ours.is_autocommit() {
+                    ours.execute_batch("ROLLBACK").expect("rollback");
+                    stock.execute_batch("ROLLBACK").expect("rollback");
+                }
+            }
+            pair.crash();
+            pair.compare(&format!("{context}, replayed"));
+        } else {
+            pair.settle(&context);
+            pair.compare(&context);
+        }
+        // On both sides, so that what it loads (an FTS5 table keeps a statement open) is loaded on both. FTS5 has its
+        // own opinion of its tables after some rolled-back savepoints; it must be the same.
+        let (ours, stock) = (integrity(&pair.ours[0]), integrity(&pair.stock[0]));
+        assert_eq!(ours, stock, "{context}");
+        assert!(ours == "ok" || ours.starts_with("fts5"), "{context}: {ours}");
+    }
+}
+
+#[test]
+fn random_sql_gives_the_file_that_stock_sqlite_gives() {
+    for (seed, page_size) in (1..).zip([512, 1_024, 4_096, 65_536]) {
+        for auto_vacuum in 0..3 {
+            play(seed * 10 + u64::from(auto_vacuum), page_size, auto_vacuum, 1, 120);
+        }
+    }
+}
+
+#[test]
+fn random_sql_on_several_connections_gives_the_same_file_too() {
+    for (seed, page_size) in (100..).zip([2_048, 4_096, 8_192, 16_384, 32_768]) {
+        play(seed, page_size, (seed % 3) as u8, 3, 150);
+    }
+}

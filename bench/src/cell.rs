@@ -82,12 +82,10 @@ impl Cell {
 }
 
 impl Outcome {
-    /// All cells as Markdown.
-    pub fn markdown(outcomes: &[Self]) -> String {
+    /// The cell as Markdown.
+    pub fn markdown(&self) -> String {
         let mut text = String::new();
-        for outcome in outcomes {
-            outcome.write(&mut text).expect("a string takes everything");
-        }
+        self.write(&mut text).expect("a string takes everything");
         text
     }
 
@@ -109,6 +107,6 @@ impl Outcome {
             let met = row.met.map_or("", |met| if met { "met" } else { "missed" });
             writeln!(text, "| {} | {:.3} {} | {} | {met} |", row.what, row.value, row.unit, row.target)?;
         }
-        writeln!(text)
+        Ok(())
     }
 }

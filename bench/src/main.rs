@@ -13,7 +13,7 @@ mod server;
 
 use anyhow::{Context as _, Result};
 use calibrate::Calibration;
-use cell::{Cell, Outcome};
+use cell::Cell;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -82,9 +82,10 @@ fn all(duration: Duration, only: Option<String>, json: Option<PathBuf>, director
             None => tempfile::tempdir()?,
         };
         eprintln!("{} …", cell.name);
-        outcomes.push(cell.measure(folder.path(), duration)?);
+        let outcome = cell.measure(folder.path(), duration)?;
+        println!("{}", outcome.markdown());
+        outcomes.push(outcome);
     }
-    print!("{}", Outcome::markdown(&outcomes));
     if let Some(path) = json {
         std::fs::write(&path, serde_json::to_string_pretty(&outcomes)?).context("cannot write the results")?;
     }

@@ -153,6 +153,26 @@ impl Owner {
         }
     }
 
+    /// Takes one event and carries out everything but the request, which is answered.
+    pub(super) fn step_once(&mut self, event: Event) -> Option<Request> {
+        let mut out = Vec::new();
+        let mut environment = Environment { now_ms: self.now, log: &self.log, random: &mut self.random };
+        self.machine.step(event, &mut environment, &mut out);
+        let mut sent = None;
+        for action in out {
+            match action {
+                Action::Send(request) => sent = Some(request),
+                action => drop(self.carry_out(action)),
+            }
+        }
+        sent
+    }
+
+    /// The answer to a request that [`Owner::step_once`] wanted sent.
+    pub(super) fn answer(&mut self, request: &Request) -> Event {
+        Event::Answered { token: self.token, reply: Box::new(self.send(request)) }
+    }
+
     /// Lets time pass up to `ms` later, firing timers when they are due.
     pub(super) fn wait(&mut self, ms: u64) {
         let until = self.now + ms;
@@ -161,6 +181,14 @@ impl Owner {
             self.step(Event::Timer);
         }
         self.now = self.now.max(until);
+    }
+
+    /// The bytes of a sealed batch.
+    pub(super) fn batch_of(&self, seal: &Seal) -> Vec<u8> {
+        let Seal { epoch, seq, from, to, stream_offset, digest, .. } = *seal;
+        let sealed = Sealed { epoch, seq, from, to, stream_offset, digest: Some(digest) };
+        let read = |from, length, into: &mut Vec<u8>| self.log.read(from, length, into);
+        batch_bytes(&sealed, &self.log, read).expect("the bytes that were sealed").0
     }
 
     pub(super) fn condition(&self) -> Option<&'static str> {

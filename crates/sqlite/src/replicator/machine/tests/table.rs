@@ -2,10 +2,10 @@
 
 use super::model::{CLUSTER, INCARNATION, ModelLog, Raw, Server, done};
 use super::scenario::{Fate, LINEAGE, Owner, Saved, Sent};
-use crate::batch::{BATCH_BYTES_MAX, Claim, encode_claim, encode_data_header};
+use crate::batch::{BATCH_BYTES_MAX, Claim, encode_claim};
 use crate::engine::StopCode;
 use crate::replicator::machine::*;
-use highwater_base::{Digest, Incarnation, Offset};
+use highwater_base::{Incarnation, Offset};
 use highwater_client::{Answer, Head, HeadAnswer, Identity, TokenId};
 
 fn refused(status: u16, code: &'static str) -> Fate {
@@ -477,11 +477,7 @@ fn a_batch_in_flight_that_arrives_between_the_look_and_the_claim_is_counted() {
     owner.writes_meet([lost()]);
     owner.commit(3);
     let seal = owner.saved.in_flight.expect("a seal");
-    let mut late = Vec::new();
-    owner.log.read(seal.from, seal.to.since(seal.from) as usize, &mut late).expect("in the log");
-    let header = encode_data_header(seal.epoch, 2, 0, &late);
-    late.splice(..0, header);
-    assert_eq!(Digest::of(&late), seal.digest);
+    let late = owner.batch_of(&seal);
     let mut owner = owner.restarted();
     // The first claim is lost, the batch arrives late, and the claim is repeated.
     owner.writes_meet([lost()]);
@@ -665,6 +661,33 @@ fn an_append_that_started_before_the_call_does_not_prove_anything() {
     owner.step(Event::Answered { token: owner.token, reply: Box::new(reply) });
     assert_eq!(owner.resolved.len(), 1, "resolved by the read that followed");
     assert_eq!((owner.tails(), owner.machine.snapshot().acknowledged_lsn), (1, 2));
+}
+
+#[test]
+fn a_claim_that_started_before_the_call_does_not_prove_anything_though_it_is_looked_into_after() {
+    let mut owner = Owner::settled();
+    owner.writes_meet([lost()]);
+    owner.commit(1);
+    let seal = owner.saved.in_flight.expect("a seal");
+    let late = owner.batch_of(&seal);
+    let mut owner = owner.restarted();
+    let head = owner.step_once(Event::Wanted).expect("the head");
+    let head = owner.answer(&head);
+    let opening = owner.step_once(head).expect("the opening");
+    let opening = owner.answer(&opening);
+    let claim = owner.step_once(opening).expect("the claim");
+    // The batch of the earlier process arrives just before the claim, so that the claim must be looked into.
+    assert_eq!(owner.server.append(seal.epoch, seal.seq, &late).0, 200);
+    let claim = owner.answer(&claim);
+    let target_lsn = owner.log.last_lsn();
+    assert_eq!(owner.step_once(Event::Synced { id: WaiterId(1), target_lsn }), None);
+    let gap = owner.step_once(claim).expect("what came before the claim");
+    let gap = owner.answer(&gap);
+    let proof = owner.step_once(gap).expect("a read that starts after the call");
+    assert!(owner.resolved.is_empty(), "the claim started before the call");
+    assert_eq!(owner.machine.snapshot().acknowledged_lsn, target_lsn);
+    let proof = owner.answer(&proof);
+    assert_eq!((owner.step_once(proof), owner.resolved.len()), (None, 1));
 }
 
 #[test]

@@ -107,10 +107,10 @@ impl Engine {
     /// pending stays in the log. A second call does nothing.
     pub fn close(&self) {
         let drain = lock(&self.drain).take();
-        if let Some(drain) = drain
-            && self.stop_reason().is_none()
-        {
-            drain(Duration::from_millis(self.options.sync_close_ms));
+        if let Some(drain) = drain {
+            // A stopped database sends nothing more, but its replicator still has to end.
+            let stopped = self.stop_reason().is_some();
+            drain(Duration::from_millis(if stopped { 0 } else { self.options.sync_close_ms }));
         }
         let Some(locks) = lock(&self.locks).take() else { return };
         if self.stop_reason().is_none_or(|reason| reason.code.is_reset()) {

@@ -271,4 +271,10 @@ impl Engine {
             self.publish_if_changed();
         }
     }
+
+    /// What `meta` says now.
+    #[cfg(test)]
+    pub(crate) fn meta_for_test(&self) -> Meta {
+        lock(&self.meta).clone()
+    }
 }

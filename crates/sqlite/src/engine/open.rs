@@ -100,6 +100,10 @@ pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path) -> Result<Opened, OpenErro
     if let Some(reason) = meta.stop.clone() {
         return Err(OpenError::Reset { reason, url: meta.binding.url });
     }
+    if meta_file.is_fresh() {
+        // The process that bound it may have died before it made the name of `meta` durable.
+        disk.sync_directory(&layout.folder).map_err(&io_error)?;
+    }
     find_database(&**disk, &layout, &meta)?;
     let guard = lock_database(&**disk, &layout)?;
     let locks = Locks { _process: process, _database: Some(guard) };

@@ -82,6 +82,12 @@ impl MetaFile {
         Ok((Self { file, generation, synced_slot: slot, unsynced: false, unsettled: true }, meta))
     }
 
+    /// Whether nothing was saved since it was created: its very name may not be durable.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        self.generation <= 1
+    }
+
     /// Writes the slot that is not the last synced one, and syncs if asked to.
     ///
     /// A save without a sync may be lost with the power, together with those unsynced before it, but never takes the

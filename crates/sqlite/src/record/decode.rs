@@ -128,6 +128,7 @@ impl Decoder {
     /// Forgets the record that is not whole yet.
     pub fn reset(&mut self) {
         self.buffer.clear();
+        self.length = 0;
         self.done = false;
         self.length = 0;
         self.expect = Expect::Header;
@@ -245,6 +246,7 @@ impl Decoder {
             return Err(RecordError::TrailerChecksum);
         }
         self.expect = Expect::Header;
+        self.length = 0;
         self.done = true;
         // What follows is of the next record, from its first byte on.
         self.length = 0;

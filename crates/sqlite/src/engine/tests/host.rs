@@ -212,7 +212,7 @@ impl Host {
         }
         let seal = Seal {
             incarnation: self.engine.binding().incarnation,
-            epoch: 1,
+            epoch: progress.epoch,
             seq: progress.next_seq,
             from: progress.acknowledged,
             to: progress.acknowledged.plus(length),

@@ -1,5 +1,6 @@
 //! The engine on a disk that dies, fills up and forgets.
 
 mod crash;
+mod golden;
 mod host;
 mod stories;

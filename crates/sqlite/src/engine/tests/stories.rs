@@ -267,7 +267,7 @@ fn a_page_that_comes_back_unwritten_is_zero() {
             drop(open(&disk).expect("open"));
         } else {
             host.checkpoint(&*database).expect("checkpoint");
-            let checkpoint = host.engine.meta.lock().expect("no panic").checkpoint;
+            let checkpoint = host.engine.meta_for_test().checkpoint;
             assert_eq!(checkpoint.checksum, checksum(&disk, 8));
         }
         assert!(found(&disk) == image, "recover {recover}");

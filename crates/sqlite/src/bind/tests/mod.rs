@@ -1,3 +1,5 @@
+mod crash;
+
 use super::fresh::empty_page;
 use super::*;
 use crate::engine::{Engine, OpenOptions};

@@ -12,7 +12,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -38,6 +38,8 @@ struct Database {
     inbox: Mutex<Vec<Event>>,
     waiters: Mutex<BTreeMap<WaiterId, Sender<Result<(), StopReason>>>>,
     waiter_last: AtomicU64,
+    /// Somebody wrote, called `synced()` or asked for a push since the start.
+    wanted: AtomicBool,
     /// Closed once the database is: from then on nothing is written to its files.
     gate: Mutex<Gate>,
     shown: Mutex<Snapshot>,
@@ -98,6 +100,7 @@ impl Replication {
             inbox: Mutex::default(),
             waiters: Mutex::default(),
             waiter_last: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
             gate: Mutex::new(Gate::Open),
             shown: Mutex::new(shown),
             shown_changed: Condvar::new(),
@@ -210,6 +213,7 @@ impl Database {
         if self.same_process().is_err() {
             return;
         }
+        self.wanted.store(true, Ordering::Release);
         let mut inbox = lock(&self.inbox);
         // One wish is as good as a thousand, and a writer may be faster than the network for long.
         if event != Event::Wanted || inbox.last() != Some(&Event::Wanted) {
@@ -248,7 +252,7 @@ impl Database {
             let left = deadline.saturating_duration_since(Instant::now());
             let at_most_ms = self.clock.monotonic().saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
             // Nobody asked for a claim, and closing is no reason for one.
-            let unwanted = shown.state == "unclaimed" && lock(&self.inbox).is_empty();
+            let unwanted = !self.wanted.load(Ordering::Acquire);
             let hopeless = shown.state == "stopped" || shown.retry_at.is_some_and(|at| at > at_most_ms);
             if left.is_zero() || unwanted || hopeless || closed {
                 return false;

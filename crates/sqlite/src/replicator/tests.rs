@@ -267,6 +267,23 @@ fn close_drains_for_a_while_and_push_sends_the_rest_later() {
 }
 
 #[test]
+fn close_waits_for_what_was_just_committed() {
+    let (server, disk) = (TestServer::start(), disk());
+    let path = Path::new("/a.db");
+    bound(&disk, path, &server).expect("an empty stream");
+    for value in 0..10 {
+        let database = open(&disk, path);
+        if value % 2 == 0 {
+            database.synced();
+        }
+        database.commit(3, value);
+        assert!(database.replication.drain(Duration::from_secs(20)), "drained");
+        database.engine.close();
+        assert_eq!(server.lock().server.commits().1.len() as u64, 2 + value);
+    }
+}
+
+#[test]
 fn verify_finds_nothing_in_a_good_database_and_the_page_in_a_bad_one() {
     let (server, disk) = (TestServer::start(), disk());
     let path = Path::new("/a.db");

@@ -45,7 +45,7 @@ pub struct OpenOptions {
     pub max_pending_bytes: u64,
     /// Milliseconds that `close` waits for replication.
     pub sync_close_ms: u64,
-    /// Whether the process's timer thread syncs the log and publishes the status page; simulations call
+    /// Whether threads of our own sync the log, publish the status page and help with checkpoints; simulations call
     /// [`Engine::tick`] themselves.
     pub timer: bool,
     /// Bytes after which a log segment takes no further record.

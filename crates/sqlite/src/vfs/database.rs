@@ -20,6 +20,10 @@ use std::time::Duration;
 /// How long a writer waits while a checkpoint catches up with a `-wal` that grew past all bounds.
 const HOLD: Duration = Duration::from_secs(2);
 
+/// What a child is told about the databases that its parent had open.
+const FORKED: &str = "forked: this process inherited the open database from its parent, which still owns it; open it in \
+                      one process only, after the fork";
+
 /// One bound database.
 ///
 /// The capture is locked before the lock table. `engine` has locks of its own, taken last.
@@ -126,9 +130,7 @@ impl Database {
     /// `SQLITE_IOERR` with the reason for which the database serves nothing any more.
     pub fn usable(&self) -> Result<(), Failure> {
         if !self.is_ours() {
-            let text = "forked: this process inherited the open database from its parent, which still owns it; open \
-                        it in one process only, after the fork";
-            return Err(Failure::new(code::IOERR, text));
+            return Err(Failure::new(code::IOERR, FORKED));
         }
         match self.engine.stop_reason() {
             None => Ok(()),
@@ -143,12 +145,18 @@ impl Database {
 
     /// Remembers why something was refused, for `PRAGMA highwater_error`.
     pub fn refused(&self, text: &str) {
-        text.clone_into(&mut self.refusal.lock().unwrap_or_else(PoisonError::into_inner));
+        // In a forked child nobody may be left who gives the lock back; there the reason is always the fork.
+        if self.is_ours() {
+            text.clone_into(&mut self.refusal.lock().unwrap_or_else(PoisonError::into_inner));
+        }
     }
 
     /// Why something was refused last; empty if nothing was.
     #[must_use]
     pub fn refusal(&self) -> String {
+        if !self.is_ours() {
+            return FORKED.to_owned();
+        }
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -255,6 +263,9 @@ impl Database {
     /// Whether there is a `-wal` with something in it.
     #[must_use]
     pub fn has_wal(&self) -> bool {
+        if !self.is_ours() {
+            return false;
+        }
         let wal = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
         wal.as_ref().is_some_and(|wal| wal.length().is_ok_and(|length| length > 0))
     }
@@ -360,12 +371,18 @@ impl Database {
 
     /// Lowers the lock on the database file.
     pub fn unlock(&self, connection: ConnectionId, level: Level) {
+        if !self.is_ours() {
+            return;
+        }
         self.locks().unlock(connection, level);
     }
 
     /// The lock of a connection on the database file.
     #[must_use]
     pub fn level(&self, connection: ConnectionId) -> Level {
+        if !self.is_ours() {
+            return Level::None;
+        }
         self.locks().level(connection)
     }
 
@@ -417,8 +434,11 @@ impl Database {
 
     /// Gives slots of the wal-index back; with the writer's slot its transaction is decided.
     pub fn release(&self, connection: ConnectionId, slots: Slots) {
+        if !self.is_ours() {
+            return;
+        }
         let writes = slots.has(SLOT_WRITE) && self.locks().holds(connection, SLOT_WRITE);
-        if writes && self.is_ours() {
+        if writes {
             self.end_write();
         }
         self.locks().release(connection, slots);

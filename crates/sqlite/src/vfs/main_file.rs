@@ -60,7 +60,9 @@ impl MainFile {
 
     /// A writer left: has the upkeep look after a database that its checkpoints do not keep small.
     fn after_write(&self, slots: Slots) {
-        if slots.has(SLOT_WRITE) && self.usage == Use::Application && upkeep::lags(&self.database) {
+        // Without timers of our own, as in simulations, there is no thread of our own either.
+        let looked_after = self.usage == Use::Application && self.database.engine.options().timer;
+        if slots.has(SLOT_WRITE) && looked_after && upkeep::lags(&self.database) {
             upkeep::look_after(self.api, self.vfs_name, &self.registry, self.database.path());
         }
     }

@@ -1,6 +1,6 @@
 //! The databases that are open in this process.
 
-use crate::engine::{Engine, OpenError, OpenOptions};
+use crate::engine::{Engine, Layout, OpenError, OpenOptions};
 use crate::ffi::code;
 use crate::host::fork;
 use crate::replicator::Replication;
@@ -66,7 +66,8 @@ pub enum Sending {
     Nowhere,
 }
 
-/// Databases by process generation and real path: a forked child starts with none, whatever it inherited.
+/// Databases by process generation and real path: a forked child starts with none, whatever it inherited, and two names
+/// of one file are one database.
 type Key = (u64, PathBuf);
 
 struct Open {
@@ -120,7 +121,7 @@ impl Registry {
         &self.disk
     }
 
-    /// Opens the bound database at the real path `path`, or joins those who have it open. Never waits for the network.
+    /// Opens the bound database at `path`, or joins those who have it open. Never waits for the network.
     /// # Errors
     /// `SQLITE_BUSY` where another process owns it, with its process id; what recovery found; the system's.
     pub fn open(&self, path: &Path, settings: &Settings) -> Result<Arc<Database>, Failure> {
@@ -135,7 +136,8 @@ impl Registry {
         let engine = engine.map_err(|error| open_failure(&error))?;
         let open = self.complete(&engine, settings).inspect_err(|_| engine.close())?;
         let database = open.database.clone();
-        lock(&self.maps).open.insert(key(path), database.clone());
+        let key = key(path);
+        lock(&self.maps).open.insert(key, database.clone());
         state.open = Some(open);
         state.applications += 1;
         Ok(database)
@@ -170,7 +172,12 @@ impl Registry {
     /// The database at `path`, if it is open.
     #[must_use]
     pub fn find(&self, path: &Path) -> Option<Arc<Database>> {
-        lock(&self.maps).open.get(&key(path)).cloned()
+        if lock(&self.maps).open.is_empty() {
+            // Every journal and `-wal` of other databases is asked about here, too.
+            return None;
+        }
+        let key = key(path);
+        lock(&self.maps).open.get(&key).cloned()
     }
 
     /// The replication of the database at `path`, if it is open and replicates.
@@ -211,7 +218,8 @@ impl Registry {
         }
         // Whoever drained longest finds it closed, or opened anew, by another.
         let Some(open) = state.open.take_if(|open| Arc::ptr_eq(&open.database, database)) else { return };
-        lock(&self.maps).open.remove(&key(database.path()));
+        let key = key(database.path());
+        lock(&self.maps).open.remove(&key);
         if let Some(replication) = open.replication {
             replication.stop();
         }
@@ -225,12 +233,13 @@ impl Registry {
     }
 
     fn slot(&self, path: &Path) -> Arc<Slot> {
-        lock(&self.maps).slots.entry(key(path)).or_default().clone()
+        let key = key(path);
+        lock(&self.maps).slots.entry(key).or_default().clone()
     }
 }
 
 fn key(path: &Path) -> Key {
-    (fork::generation(), path.to_path_buf())
+    (fork::generation(), Layout::of(path).database)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

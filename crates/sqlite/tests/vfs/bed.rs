@@ -45,7 +45,7 @@ pub fn stream() -> BoundStream {
 pub struct Bed {
     pub disk: SimDisk,
     pub registry: Arc<Registry>,
-    syncs: Arc<AtomicU64>,
+    counting: CountingDisk,
     vfs: Registered,
     name: CString,
 }
@@ -59,11 +59,10 @@ impl Bed {
     pub fn with(disk: &SimDisk, options: OpenOptions) -> Self {
         static BEDS: AtomicU64 = AtomicU64::new(0);
         let name = CString::new(format!("bed-{}", BEDS.fetch_add(1, Ordering::Relaxed))).expect("a name");
-        let counting = CountingDisk { disk: disk.clone(), syncs: Arc::default() };
-        let syncs = counting.syncs.clone();
-        let registry = Arc::new(Registry::new(Arc::new(counting), options, Sending::Nowhere));
+        let counting = CountingDisk { disk: disk.clone(), syncs: Arc::default(), panics: Arc::default() };
+        let registry = Arc::new(Registry::new(Arc::new(counting.clone()), options, Sending::Nowhere));
         let vfs = host().register(&name, Unbound::Refused, registry.clone()).expect("a VFS");
-        Self { disk: disk.clone(), registry, syncs, vfs, name }
+        Self { disk: disk.clone(), registry, counting, vfs, name }
     }
 
     /// A process on a new disk with one new bound database.
@@ -99,7 +98,12 @@ impl Bed {
 
     /// Syncs of files that this process has asked for.
     pub fn syncs(&self) -> u64 {
-        self.syncs.load(Ordering::Relaxed)
+        self.counting.syncs.load(Ordering::Relaxed)
+    }
+
+    /// The next write of a file panics.
+    pub fn panic_at_next_write(&self) {
+        self.counting.panics.store(true, Ordering::Relaxed);
     }
 
     /// The bytes of a file.

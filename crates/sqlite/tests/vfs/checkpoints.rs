@@ -54,7 +54,7 @@ fn the_log_is_synced_before_a_checkpoint_writes_the_file() {
 /// `wal_autocheckpoint=0`: the application never checkpoints, and neither `-wal` nor lag grows without end.
 #[test]
 fn a_database_that_is_never_checkpointed_is_looked_after() {
-    let options = OpenOptions { timer: false, max_pending_bytes: 1 << 30, ..OpenOptions::default() };
+    let options = OpenOptions { max_pending_bytes: 1 << 30, ..OpenOptions::default() };
     let bed = Bed::with(&Bed::bound(3, 4_096, 0).disk, options);
     let connection = bed.open();
     connection.busy_timeout(Duration::from_secs(10)).expect("timeout");

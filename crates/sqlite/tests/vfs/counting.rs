@@ -1,27 +1,30 @@
-//! A disk that counts its syncs.
+//! A disk that counts its syncs, and panics on request.
 
 use highwater_disk::{Disk, File, OpenMode, SimDisk};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A simulated disk, and how many syncs of files it was asked for.
 #[derive(Clone)]
 pub struct CountingDisk {
     pub disk: SimDisk,
     pub syncs: Arc<AtomicU64>,
+    /// Whether the next write panics, as a fault in the extension would.
+    pub panics: Arc<AtomicBool>,
 }
 
 struct CountingFile {
     file: Arc<dyn File>,
     syncs: Arc<AtomicU64>,
+    panics: Arc<AtomicBool>,
 }
 
 impl Disk for CountingDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let file = self.disk.open(path, mode)?;
-        Ok(Arc::new(CountingFile { file, syncs: self.syncs.clone() }))
+        Ok(Arc::new(CountingFile { file, syncs: self.syncs.clone(), panics: self.panics.clone() }))
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
@@ -59,6 +62,7 @@ impl File for CountingFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "a planted fault");
         self.file.write_at(bytes, offset)
     }
 

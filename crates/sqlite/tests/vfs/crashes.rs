@@ -77,8 +77,8 @@ enum Death {
     Power,
 }
 
-/// Runs the script to its death at every `stride`-th operation.
-fn matrix(synchronous: &str, death: Death, stride: u64) {
+/// Runs the script to its death at every `stride`-th operation, and then to its end.
+fn matrix(synchronous: &str, death: Death, stride: usize) {
     let base = start(7);
     let dry = base.fork(1);
     let before = dry.operations();
@@ -86,9 +86,12 @@ fn matrix(synchronous: &str, death: Death, stride: u64) {
     let operations = dry.operations() - before;
     assert!(operations > 100, "the script reaches the disk: {operations}");
 
-    for at in (1..=operations).step_by(stride as usize) {
-        let context = format!("{synchronous}, operation {at} of {operations}");
-        let disk = base.fork(at);
+    // Every operation, and other outcomes of each power loss, with `HIGHWATER_SEEDS`.
+    let seeds = std::env::var("HIGHWATER_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1);
+    let stride = if seeds > 1 { 1 } else { stride };
+    for (at, seed) in (1..=operations).step_by(stride).flat_map(|at| (0..seeds).map(move |seed| (at, seed))) {
+        let context = format!("{synchronous}, operation {at} of {operations}, seed {seed}");
+        let disk = base.fork(at + (seed << 32));
         disk.stop_at(disk.operations() + at);
         let mut progress = Progress::default();
         let ended = script(&Bed::on(&disk), synchronous, &mut progress);

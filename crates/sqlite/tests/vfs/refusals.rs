@@ -157,3 +157,47 @@ fn functions_are_not_for_schemas() {
     assert_eq!(failure.extended_code, code::ERROR);
     assert!(text.starts_with("not_bound: "), "{text}");
 }
+
+#[test]
+fn a_fault_of_our_own_stops_the_database_and_not_the_host() {
+    let bed = Bed::bound(11, 4_096, 0);
+    let connection = bed.open();
+    connection.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES (1)").expect("create");
+    bed.panic_at_next_write();
+    let failed = connection.execute_batch("INSERT INTO t VALUES (2)").expect_err("the call that panicked");
+    assert_eq!(failed.sqlite_error_code(), Some(ErrorCode::SystemIoFailure));
+    let read = connection.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0)).expect_err("stopped");
+    assert_eq!(read.sqlite_error_code(), Some(ErrorCode::SystemIoFailure));
+    let reason: String = connection.query_row("PRAGMA highwater_error", [], |row| row.get(0)).expect("the reason");
+    assert!(reason.contains("a fault in the extension"), "{reason}");
+    drop(connection);
+    let again = bed.open();
+    assert_eq!(number(&again, "SELECT count(*) FROM t"), 1, "opened again, it recovers");
+    again.execute_batch("INSERT INTO t VALUES (3)").expect("and goes on");
+}
+
+/// The disk is full: a commit is an error, and nothing of it comes back, whichever file it was that did not fit.
+#[test]
+fn a_commit_that_does_not_fit_is_rolled_back_and_fits_later() {
+    let bed = Bed::bound(12, 1_024, 0);
+    let connection = bed.open();
+    connection.execute_batch("CREATE TABLE t(b); INSERT INTO t VALUES (randomblob(3000))").expect("create");
+    let mut refused = 0;
+    for room in (0..40).map(|pages| pages * 4_096) {
+        bed.disk.set_capacity(Some(bed.disk.used_bytes() + room));
+        let result = connection.execute_batch("INSERT INTO t VALUES (randomblob(30000))");
+        if let Err(error) = result {
+            assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DiskFull), "{room}: {error}");
+            refused += 1;
+            assert_eq!(number(&connection, "SELECT count(*) FROM t"), 1, "{room}: reads go on");
+        }
+        bed.disk.set_capacity(None);
+        connection.execute_batch("DELETE FROM t WHERE length(b) > 3000").expect("delete");
+    }
+    assert!(refused > 5, "{refused}");
+    connection.execute_batch("INSERT INTO t VALUES (randomblob(30000))").expect("with room again");
+    bed.disk.crash_process();
+    let again = Bed::on(&bed.disk);
+    assert_eq!(number(&again.open(), "SELECT count(*) FROM t"), 2);
+    assert_eq!(crate::bed::integrity(&again.open()), "ok");
+}

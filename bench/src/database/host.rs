@@ -37,7 +37,7 @@ pub fn load() {
     ) -> std::ffi::c_int;
     static LOAD: Once = Once::new();
     LOAD.call_once(|| {
-        let entry = highwater_sqlite::host::entry::sqlite3_highwatersqlite_init as *const ();
+        let entry = highwater_sqlite::host::entry::auto_extension as *const ();
         // SAFETY: the entry point has this signature, with types of its own for the same C structures.
         let code =
             unsafe { rusqlite::ffi::sqlite3_auto_extension(Some(std::mem::transmute::<*const (), Entry>(entry))) };

@@ -4,7 +4,7 @@ use super::disk;
 use crate::exit::{self, Status};
 use crate::output;
 use anyhow::{Context as _, Result};
-use highwater_sqlite::engine::{Engine, StatusRead, read_status};
+use highwater_sqlite::engine::{Engine, OpenOptions, StatusRead, read_status};
 use serde_json::Value;
 use std::io;
 use std::path::Path;
@@ -19,11 +19,13 @@ pub fn run(file: &Path, json: bool) -> Result<()> {
     }
     let read = match read_status(disk.as_ref(), file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let message = format!("{} was bound and has not been opened since: nothing is published", file.display());
-            return Err(exit::with(Status::NotFound, message));
+            // Nobody opened it since it was bound. Opening is local, and a database that is closed has a status.
+            Engine::open(disk.clone(), file, OpenOptions::default())?.close();
+            read_status(disk.as_ref(), file)
         }
-        read => read.context("the published status cannot be read")?,
+        read => read,
     };
+    let read = read.context("the published status cannot be read")?;
     if json { output::json(&page(read)) } else { print(&read) }
 }
 

@@ -1,6 +1,6 @@
 //! The status page: what it says, and how it gets out of the process.
 
-use super::{Engine, Layout, StatusParts, StatusSource, Synchronous, lock};
+use super::{Engine, Layout, StatusParts, StatusSource, StopCode, StopReason, Synchronous, lock};
 use crate::engine::open::read_pid;
 use highwater_base::Millis;
 use highwater_disk::{Disk, OpenMode};
@@ -81,8 +81,10 @@ impl Engine {
         let (checkpoint, log_synced) = (lock(&self.meta).checkpoint.position, self.log.synced());
         let role = if parts.role.is_empty() { "unclaimed" } else { &parts.role };
         let mut ownership = parts.ownership;
-        if let Some(reason) = self.stop_reason() {
-            ownership = json!({ "state": "stopped", "reason": reason.to_string() });
+        match self.stop_reason() {
+            Some(StopReason { code: StopCode::Closed, .. }) => ownership = json!({ "state": "closed", "reason": null }),
+            Some(reason) => ownership = json!({ "state": "stopped", "reason": reason.to_string() }),
+            None => {}
         }
         json!({
             "path": self.layout.database.display().to_string(),

@@ -5,7 +5,7 @@ use crate::format::state::{OwnerState, Spot};
 use crate::recovered::{OwnerRecovery, Survivor, Verdict};
 use crate::scan::{Event, FoundFrame, Scan};
 use highwater_base::OwnerId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the whole log says.
 #[derive(Default)]
@@ -14,6 +14,8 @@ pub(crate) struct Merged {
     pub survivors: Vec<Survivor>,
     /// What each segment holds of each owner, for giving it back.
     pub ranges: BTreeMap<u64, BTreeMap<OwnerId, Range>>,
+    /// Segments whose files are not to be used again.
+    pub garbage: BTreeSet<u64>,
     /// The first place where an owner may have been lost with every trace of it.
     pub unlisted: Option<Hit>,
     /// Places where frames may be missing and nothing says whose.
@@ -96,6 +98,9 @@ impl Merged {
             self.last_hole = Some(hit);
             return;
         };
+        if scan.garbage {
+            self.garbage.insert(segment);
+        }
         let mut first_hole = None;
         for event in &scan.events {
             match *event {

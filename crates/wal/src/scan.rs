@@ -136,6 +136,8 @@ pub(crate) struct Scan {
     pub witnessed: u64,
     /// Where a torn end was cut off.
     pub cut: Option<u64>,
+    /// Somewhere in the file, in use or not, lie bytes that no life of it left whole.
+    pub garbage: bool,
 }
 
 /// A stretch of pages, before it is judged.
@@ -219,6 +221,7 @@ pub(crate) fn scan(image: &Image, known: Known) -> Scan {
         remains_end: image.remains_end(),
         witnessed,
         cut: judge.cut,
+        garbage: image.any(1..image.pages.max(1), Class::Garbage),
     }
 }
 

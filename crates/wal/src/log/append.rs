@@ -168,7 +168,7 @@ impl Log {
         named.map_err(|failure| self.poison(&failure))?;
         self.reader.add(number, spare.file.clone(), self.options.segment_bytes);
         let bytes = self.options.segment_bytes;
-        self.segments.push(Segment { number, file: spare.file, bytes, ranges: BTreeMap::new() });
+        self.segments.push(Segment { number, file: spare.file, bytes, ranges: BTreeMap::new(), garbage: false });
         self.tail = Tail { write_pos: PAGE, record_pos: PAGE, flush_pos: PAGE, open: true, table: None };
         self.next_number = number + 1;
         Ok(())

@@ -58,6 +58,9 @@ struct Segment {
     file: Arc<dyn File>,
     bytes: u64,
     ranges: BTreeMap<OwnerId, Range>,
+    /// Its file holds bytes that no life of it left whole. Behind the end of a later life they would look like a write
+    /// that the disk lost.
+    garbage: bool,
 }
 
 /// The end of the newest segment, in bytes of its file. `write_pos >= record_pos >= flush_pos`.

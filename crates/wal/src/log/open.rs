@@ -263,7 +263,8 @@ fn assemble(
         log.next_number = log.next_number.max(found.number.saturating_add(1));
         log.reader.add(found.number, found.file.clone(), bytes);
         let ranges = merged.ranges.get(&found.number).cloned().unwrap_or_default();
-        log.segments.push(Segment { number: found.number, file: found.file, bytes, ranges });
+        let garbage = merged.garbage.contains(&found.number);
+        log.segments.push(Segment { number: found.number, file: found.file, bytes, ranges, garbage });
     }
     // A segment that was lost behind the newest one leaves its number unused.
     log.tail.open &= log.segments.last().is_some_and(|segment| segment.number + 1 == log.next_number);

@@ -35,7 +35,8 @@ impl Log {
             released.segments += 1;
             released.bytes += segment.bytes;
             let path = self.files.segment_path(segment.number);
-            let reuse = segment.bytes == self.options.segment_bytes
+            let reuse = !segment.garbage
+                && segment.bytes == self.options.segment_bytes
                 && self.spares.len() < self.options.spare_segments_max
                 && segment.file.length().is_ok_and(|length| length == segment.bytes);
             let done = if reuse {

@@ -2,7 +2,7 @@
 
 use crate::common::{PAGE, assert_whole, frame, open, segment_path, survivors, try_open};
 use highwater_base::OwnerId;
-use highwater_disk::{Disk, SimDisk};
+use highwater_disk::{Disk, OpenMode, SimDisk};
 use highwater_wal::ReadError;
 
 /// The story: a log removed a segment whose entries a later record had made needless, and the file system made the
@@ -158,5 +158,37 @@ fn an_owner_forgotten_before_its_frames_were_synced_keeps_its_new_life() {
         let (_, recovered) = open(&disk);
         assert_whole(&recovered, "in its new life");
         assert!(survivors(&recovered) == [frame(1, 50, 100)], "seed {seed}");
+    }
+}
+
+/// The story: bytes turned in a part of a segment that held nothing, which harmed nobody. The segment was given back and
+/// its file used again, and after the next crash what had turned lay behind the log's end, where it looked like a write
+/// that the disk had lost: every owner was marked, and none had lost anything.
+#[test]
+fn a_segment_with_turned_bytes_is_not_used_again() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk);
+    for round in 1..=24 {
+        log.append(&[frame(1, round, 2000)]).expect("append");
+        log.sync().expect("sync");
+    }
+    drop(log);
+    disk.crash_process();
+    for number in 1..=3 {
+        let file = disk.open(&segment_path(number), OpenMode::Write).expect("a segment");
+        file.write_at(&[0x5a; 512], 7 * PAGE).expect("its last page");
+        file.sync_data().expect("synced");
+    }
+    let (mut log, recovered) = open(&disk);
+    assert_whole(&recovered, "turned where nothing was");
+    log.release(OwnerId(1), 20).expect("released");
+    assert!(!disk.exists(&segment_path(1)).expect("a disk"), "it was not given back");
+    // The log goes on into files that were used before, and stops at every point of them.
+    for round in 25..=60 {
+        log.append(&[frame(1, round, 2000)]).expect("append");
+        log.sync().expect("sync");
+        let crashed = disk.fork(round);
+        assert_whole(&open(&crashed).1, &format!("after round {round}"));
+        log.release(OwnerId(1), round - 4).expect("released");
     }
 }

@@ -13,6 +13,8 @@ const RETRY_MS: u64 = 1_000;
 /// What a checkpoint under way covers.
 struct Running {
     applied: u64,
+    /// Bytes of frames that it was begun for; they count again if it fails.
+    logged_bytes: u64,
     hard_state: HardState,
 }
 
@@ -56,8 +58,8 @@ impl<T> GroupCore<T> {
         let base = self.raft.base();
         let changed = self.machine.take_changed();
         let state = &mut self.checkpoint;
-        state.running = Some(Running { applied: base.index, hard_state: base.hard_state });
-        state.logged_bytes = 0;
+        let logged_bytes = std::mem::take(&mut state.logged_bytes);
+        state.running = Some(Running { applied: base.index, logged_bytes, hard_state: base.hard_state });
         let checkpoint = self.store.begin_checkpoint(base.index, base.encode(), changed);
         Output::Checkpoint(self.id, checkpoint)
     }
@@ -69,10 +71,11 @@ impl<T> GroupCore<T> {
         monotonic: u64,
         out: &mut Vec<Output<T>>,
     ) {
-        let Some(Running { applied, hard_state }) = self.checkpoint.running.take() else { return };
+        let Some(Running { applied, logged_bytes, hard_state }) = self.checkpoint.running.take() else { return };
         let done = match result {
             Ok(done) => done,
             Err(error) => {
+                self.checkpoint.logged_bytes += logged_bytes;
                 self.checkpoint_failed(error, monotonic);
                 return;
             }

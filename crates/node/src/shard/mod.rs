@@ -383,7 +383,8 @@ impl<T: Token> ShardCore<T> {
             span >= 2 || self.full.is_some() || span * self.options.wal_segment_bytes > self.options.wal_bytes_max / 2
         });
         let logged: u64 = groups().map(|g| g.checkpoint.logged_bytes).sum();
-        let largest = ready().max_by_key(|g| g.checkpoint.logged_bytes).map(|g| g.id);
+        let largest = ready().filter(|g| g.checkpoint.logged_bytes > 0).max_by_key(|g| g.checkpoint.logged_bytes);
+        let largest = largest.map(|g| g.id);
         let due = if logged >= self.options.checkpoint_bytes { largest } else { None };
         let Some(id) = pinning.map(|(_, id)| id).or(due) else { return };
         if let Some(group) = self.slots[id.0 as usize].up() {

@@ -117,7 +117,8 @@ impl ShardThread {
         shared.log_full.store(self.core.log_full(), Ordering::Relaxed);
         let failed = shared.failed.borrow().clone();
         let ready = self.core.ready();
-        if ready != shared.ready.load(Ordering::Relaxed) || failed.is_some() {
+        // On a full disk the groups cannot lead yet: the node opens all the same, to say so and to make room.
+        if ready != shared.ready.load(Ordering::Relaxed) || failed.is_some() || self.core.log_full() {
             shared.ready.store(ready, Ordering::Relaxed);
             let told = self.started.send(failed.map_or(Ok(()), Err));
             // Nobody listens any more once the node has opened.

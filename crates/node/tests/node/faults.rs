@@ -137,6 +137,38 @@ fn a_write_that_waits_too_long_for_a_full_log_hears_that_its_outcome_is_unknown(
 }
 
 #[test]
+fn a_node_that_starts_on_a_full_disk_opens_and_serves_once_there_is_space() {
+    let (mut host, _, _) = full_with_two_waiting();
+    let (in_0, _) = two_groups();
+    let kept = host.content(&in_0).expect("there").len();
+    host.kill();
+    // Its first entries find no space either.
+    let mut filled = false;
+    for _ in 0..20 {
+        host.disk.set_capacity(Some(host.disk.used_bytes()));
+        host.open().expect("a full disk keeps no node from opening");
+        if !host.node().core().ready() {
+            filled = true;
+            break;
+        }
+        host.disk.set_capacity(None);
+        host.append(&in_0, &[1; 0x400]);
+        host.kill();
+    }
+    assert!(filled, "there always was space");
+    assert_eq!(host.write(&in_0, append(b"x")), Err(Unavailable::WalDiskPressure));
+    host.disk.set_capacity(None);
+    for _ in 0..20 {
+        host.node().pass(100);
+        host.node().sync();
+        host.node().checkpoint();
+    }
+    assert!(host.node().core().ready());
+    assert!(host.content(&in_0).expect("there").len() >= kept);
+    host.append(&in_0, b"x");
+}
+
+#[test]
 fn a_checkpoint_that_fails_loses_nothing_and_is_tried_again() {
     let mut host = Host::serving(1);
     host.create("s");

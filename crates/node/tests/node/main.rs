@@ -4,5 +4,6 @@ mod crash;
 mod directory;
 mod faults;
 mod harness;
+mod random;
 mod reads;
 mod writes;

@@ -382,7 +382,8 @@ impl<T: Token> ShardCore<T> {
             let span = self.segment_newest.saturating_sub(*segment);
             span >= 2 || self.full.is_some() || span * self.options.wal_segment_bytes > self.options.wal_bytes_max / 2
         });
-        let logged: u64 = groups().map(|g| g.checkpoint.logged_bytes).sum();
+        // Only of those that may begin: one whose checkpoint just failed does not make the others hurry.
+        let logged: u64 = ready().map(|g| g.checkpoint.logged_bytes).sum();
         let largest = ready().filter(|g| g.checkpoint.logged_bytes > 0).max_by_key(|g| g.checkpoint.logged_bytes);
         let largest = largest.map(|g| g.id);
         let due = if logged >= self.options.checkpoint_bytes { largest } else { None };

@@ -24,6 +24,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Large enough that making one (two syncs) is rare, small enough that space comes back soon after an acknowledgement.
 pub const SEGMENT_BYTES: u64 = 16 << 20;
 
+/// Bytes of zeros that are written ahead of the log's end, at first and at most.
+///
+/// A sync of bytes inside the file's length costs one write to the disk; one that makes the file longer costs a
+/// journal commit of the file system besides, which doubled a FULL commit (115 against 265 µs for 9 KB on ext4). The
+/// first step keeps a small database small; the largest one is written once for a hundred usual commits.
+const ZEROS_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 20;
+
 /// A log that is open for appending.
 pub struct Log {
     disk: Arc<dyn Disk>,
@@ -39,6 +46,10 @@ struct State {
     /// Where the kept segments start, ascending; the last one is the tail.
     segments: VecDeque<LogPosition>,
     tail: Arc<dyn File>,
+    /// Where the zeros ahead of the end stop, in bytes from the start of the tail's file.
+    zeroed: u64,
+    /// Bytes of zeros that are written ahead next time.
+    zeros_bytes: u64,
     /// The segment last read that is not the tail.
     read_last: Option<(LogPosition, Arc<dyn File>)>,
     index: Index,
@@ -48,6 +59,20 @@ struct State {
     unsynced: Vec<(LogPosition, Arc<dyn File>)>,
     directory_unsynced: bool,
     unconfirmed: Option<(LogPosition, Entry)>,
+}
+
+impl State {
+    /// Keeps zeros ahead of `end`, in bytes from the start of the tail's file. Only the one writer gets here.
+    fn write_zeros(&mut self, end: u64) {
+        if end < self.zeroed {
+            return;
+        }
+        let zeros = vec![0; self.zeros_bytes as usize];
+        // They only make syncs cheaper: on a full disk the record that was just written stands without them.
+        let written = self.tail.write_at(&zeros, end);
+        self.zeroed = if written.is_ok() { end + self.zeros_bytes } else { 0 };
+        self.zeros_bytes = (self.zeros_bytes * 2).min(*ZEROS_BYTES.end());
+    }
 }
 
 /// A record that is being written at the end of the log.
@@ -119,6 +144,8 @@ impl Log {
         let state = State {
             segments: scanned.segments,
             tail,
+            zeroed: 0,
+            zeros_bytes: *ZEROS_BYTES.start(),
             read_last: None,
             index: scanned.index,
             written: end,
@@ -152,6 +179,7 @@ impl Log {
             // The failure is that of a full disk: recovery removes a segment without a whole header.
             state.tail = create_segment(&*self.disk, &self.layout, &header)?;
             segment = state.written;
+            state.zeroed = 0;
             state.segments.push_back(segment);
             let file = state.tail.clone();
             state.unsynced.push((segment, file));
@@ -165,6 +193,7 @@ impl Log {
     pub fn finish(&self, record: &Appending, entry: Entry) {
         let mut state = lock(&self.state);
         state.written = record.end;
+        state.write_zeros(SEGMENT_HEADER_BYTES + record.end.since(record.segment));
         if state.unsynced.last().is_none_or(|(start, _)| *start != record.segment) {
             state.unsynced.push((record.segment, record.file.clone()));
         }
@@ -175,6 +204,7 @@ impl Log {
     /// # Errors
     /// The system's; where the log ends is then unknown.
     pub fn abandon(&self, record: &Appending) -> io::Result<()> {
+        lock(&self.state).zeroed = 0;
         record.file.set_length(SEGMENT_HEADER_BYTES + record.start.since(record.segment))
     }
 
@@ -202,6 +232,7 @@ impl Log {
         let tail = *state.segments.back().ok_or(io::ErrorKind::NotFound)?;
         state.written = entry.start;
         state.synced = state.synced.min(entry.start);
+        state.zeroed = 0;
         state.tail.set_length(SEGMENT_HEADER_BYTES + entry.start.since(tail))?;
         state.tail.sync_data()
     }

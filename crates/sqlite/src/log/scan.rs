@@ -255,13 +255,34 @@ fn segment(file: &dyn File, start: LogPosition, index: &mut Index) -> io::Result
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => break,
-                Err(error) => return Ok(Some(Bad { error })),
+                Err(error) => {
+                    let end = SEGMENT_HEADER_BYTES + index.end().since(start);
+                    let bad = !zeros_from(file, end)?;
+                    return Ok(bad.then_some(Bad { error }));
+                }
             }
         }
         if read < BLOCK_BYTES {
-            let whole = decoder.at_boundary();
+            let end = SEGMENT_HEADER_BYTES + index.end().since(start);
+            let whole = decoder.at_boundary() || zeros_from(file, end)?;
             return Ok((!whole).then_some(Bad { error: RecordError::TrailerChecksum }));
         }
+    }
+}
+
+/// Whether nothing but the zeros that are written ahead of the log's end stands from `offset` to the end of the file.
+/// No record begins with a zero.
+fn zeros_from(file: &dyn File, mut offset: u64) -> io::Result<bool> {
+    let mut block = vec![0; BLOCK_BYTES];
+    loop {
+        let read = file.read_at(&mut block, offset)?;
+        if block[..read].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        if read < BLOCK_BYTES {
+            return Ok(true);
+        }
+        offset += read as u64;
     }
 }
 

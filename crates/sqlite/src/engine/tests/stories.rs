@@ -440,5 +440,5 @@ fn the_timer_syncs_the_log_of_a_normal_database() {
     }
     engine.close();
     let read = read_status(&*disk, &path).expect("the last page stays");
-    assert_eq!(read.status["ownership"]["state"], "stopped");
+    assert_eq!(read.status["ownership"]["state"], "closed");
 }

@@ -60,6 +60,8 @@ pub struct Scanned {
     pub obsolete: Vec<LogPosition>,
     /// Whether all of it was known to be durable already.
     pub clean: bool,
+    /// Below, all of it was: by `meta`, or by what a later record says.
+    pub durable: LogPosition,
 }
 
 /// Where the first bad byte stands, if any.
@@ -82,8 +84,14 @@ pub fn scan(
     let mut starts = segments(disk, layout)?;
     let first = first_needed(disk, layout, &starts, base.position)?;
     let obsolete: Vec<_> = starts.drain(..first).collect();
-    let mut scanned =
-        Scanned { segments: VecDeque::new(), index: Index::new(base), condemned: Vec::new(), obsolete, clean: true };
+    let mut scanned = Scanned {
+        segments: VecDeque::new(),
+        index: Index::new(base),
+        condemned: Vec::new(),
+        obsolete,
+        clean: true,
+        durable: floor,
+    };
     let mut bad = None;
     for (number, start) in starts.iter().enumerate() {
         let expected = if number == 0 { *start <= base.position } else { *start == scanned.index.end() };
@@ -97,7 +105,7 @@ pub fn scan(
                         break;
                     }
                     scanned.segments.push_back(*start);
-                    segment(&*file, *start, &mut scanned.index)?
+                    segment(&*file, *start, &mut scanned)?
                 } else {
                     Some(Bad { error: RecordError::Field("lsn") })
                 }
@@ -236,7 +244,8 @@ fn header(file: &dyn File) -> io::Result<Result<SegmentHeader, RecordError>> {
 }
 
 /// Adds a segment's whole records to the index; what stands behind them if it is not the end of the file.
-fn segment(file: &dyn File, start: LogPosition, index: &mut Index) -> io::Result<Option<Bad>> {
+fn segment(file: &dyn File, start: LogPosition, scanned: &mut Scanned) -> io::Result<Option<Bad>> {
+    let Scanned { index, durable, .. } = scanned;
     let mut decoder = Decoder::checking();
     let mut offset = SEGMENT_HEADER_BYTES + index.end().since(start);
     let mut block = vec![0; BLOCK_BYTES];
@@ -252,6 +261,7 @@ fn segment(file: &dyn File, start: LogPosition, index: &mut Index) -> io::Result
                 Ok(Some(Event::Commit { header, checksum, length })) => {
                     let entry = Entry { start: index.end(), pages_after: header.pages_after, checksum };
                     index.push(entry, index.end().plus(length));
+                    *durable = (*durable).max(LogPosition(header.synced));
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => break,

@@ -128,7 +128,9 @@ fn before(files: &Files, listing: &Listing, candidates: &[Candidate], options: &
             return Ok(Before { state, last_run, lost: false });
         }
         Some(Ok(Err(DecodeError::Version(version)))) => return Err(OpenError::Version { path, version }),
-        _ => {}
+        // A read that fails may succeed the next time. Without the file every owner would be marked, for good.
+        Some(Err(failure)) => return Err(failure.into()),
+        Some(Ok(Err(_))) | None => {}
     }
     let headers = candidates.iter().filter_map(|found| match found.header {
         HeaderFound::Good(header) => Some(header.place.identity),

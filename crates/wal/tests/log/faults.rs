@@ -124,6 +124,21 @@ fn a_full_disk_is_an_answer_and_the_log_goes_on_when_there_is_space() {
     }
 }
 
+/// One read of the state file failed while a server started, and all of its groups were marked as lost, durably.
+#[test]
+fn a_state_file_that_cannot_be_read_refuses_this_start_and_marks_nobody() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk);
+    log.append(&[frame(1, 1, 100)]).expect("append");
+    log.sync().expect("sync");
+    drop(log);
+    disk.fail_next(Operation::Read, "state");
+    assert!(matches!(try_open(&disk), Err(OpenError::Io { .. })));
+    let (_, recovered) = open(&disk);
+    assert_whole(&recovered, "after a failed read");
+    assert!(survivors(&recovered) == [frame(1, 1, 100)]);
+}
+
 #[test]
 fn a_disk_too_full_for_the_state_file_is_helped_by_the_reserve() {
     let disk = SimDisk::new(1);

@@ -72,6 +72,30 @@ fn recovery_works_with_zero_free_bytes() {
     assert!(found(&disk) == bytes_of(host.promise.latest()));
 }
 
+/// A sync of the log failed, and the process opened the database again. The page cache showed it the commits, the next
+/// sync had nothing to do, and the power took commits that the stream already had: the database did not open any more.
+#[test]
+fn what_opening_shows_after_a_failed_sync_survives_the_power() {
+    for seed in 0..20 {
+        let disk = bound(seed);
+        let mut host = Host::fresh(&disk, seed);
+        host.commit(3, &[1, 2, 3], true).expect("commit");
+        for _ in 0..4 {
+            host.commit(3, &[1, 3], false).expect("commit");
+        }
+        disk.fail_next(Operation::Sync, ".log");
+        host.engine.sync_log().expect_err("the sync fails");
+        drop(host);
+        disk.crash_process();
+        let engine = open(&disk).expect("the process opens it again");
+        let shown = (engine.progress().last_lsn, found(&disk));
+        drop(engine);
+        disk.power_loss();
+        let engine = open(&disk).expect("opens after the power came back");
+        assert!((engine.progress().last_lsn, found(&disk)) == shown, "seed {seed}");
+    }
+}
+
 /// A bit that turned over under a synced commit is damage with a place, not a tail to cut; nothing is touched.
 #[test]
 fn a_flip_in_the_middle_of_the_log_is_refused_with_its_position() {

@@ -1,7 +1,7 @@
 //! What lets go of the log: checkpoints and close.
 
 use super::{Engine, LogPosition, StopCode, StopReason, lock};
-use crate::engine::open::fingerprint;
+use crate::engine::open::{self, fingerprint};
 use crate::record::is_zero;
 use std::io;
 use std::time::Duration;
@@ -113,7 +113,8 @@ impl Engine {
             drain(Duration::from_millis(if stopped { 0 } else { self.options.sync_close_ms }));
         }
         let Some(locks) = lock(&self.locks).take() else { return };
-        if self.stop_reason().is_none_or(|reason| reason.code.is_reset()) {
+        let reset = self.stop_reason().is_some_and(|reason| reason.code.is_reset());
+        if reset || self.stop_reason().is_none() {
             // A failure leaves work to the next open's recovery, nothing more.
             drop(self.leave());
         }
@@ -125,6 +126,11 @@ impl Engine {
         *lock(&self.wake) = None;
         self.forget_status_source();
         drop(locks);
+        if reset {
+            // SQLite's checkpoints ended with the stop. Recovery lays the rest of the log into the file, and then
+            // refuses to open it, as it should.
+            drop(open::open(&self.disk, &self.layout.database));
+        }
     }
 
     fn leave(&self) -> io::Result<()> {

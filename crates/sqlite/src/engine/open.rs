@@ -97,9 +97,6 @@ pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path) -> Result<Opened, OpenErro
     }
     let process = lock_process(&**disk, &layout)?;
     let (meta_file, meta) = open_meta(&**disk, &layout)?;
-    if let Some(reason) = meta.stop.clone() {
-        return Err(OpenError::Reset { reason, url: meta.binding.url });
-    }
     if meta_file.is_fresh() {
         // The process that bound it may have died before it made the name of `meta` durable.
         disk.sync_directory(&layout.folder).map_err(&io_error)?;
@@ -113,6 +110,10 @@ pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path) -> Result<Opened, OpenErro
     let recovery = Recovery { disk, layout: &layout, database: &database, boot_id };
     let (meta_file, meta, log, table) = recovery.run(meta_file, meta)?;
     remove_if_there(&**disk, &layout.wal).map_err(&io_error)?;
+    if let Some(reason) = meta.stop {
+        // Only now: the file holds every commit that was logged, and whoever copies it copies all of them.
+        return Err(OpenError::Reset { reason, url: meta.binding.url });
+    }
     Ok(Opened { layout, locks, database, meta_file, meta, log, table, boot_id })
 }
 

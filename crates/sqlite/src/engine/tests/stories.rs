@@ -337,6 +337,28 @@ fn a_reset_outlives_the_process_and_a_failed_sync_does_not() {
     assert!(error.to_string().contains("epoch 9") && error.to_string().contains("restore"), "{error}");
 }
 
+/// A database was stopped because its stream had been made anew. Its file was copied without the folder, as the runbook
+/// says, and held none of the commits since the last checkpoint: they lay in the log alone, which no command read.
+#[test]
+fn the_file_of_a_stopped_database_holds_every_commit_that_was_logged() {
+    for dies in [false, true] {
+        let disk = bound(11);
+        let mut host = Host::fresh(&disk, 11);
+        for pages in 2..40 {
+            host.commit(pages, &[1, pages], true).expect("logged");
+        }
+        host.engine.stop(StopReason::new(StopCode::Recreated, "the stream was made anew"));
+        if dies {
+            drop(host.engine);
+            disk.crash_process();
+            assert_eq!(open(&disk).err().expect("refused").code(), "recreated");
+        } else {
+            host.engine.close();
+        }
+        assert!(found(&disk) == bytes_of(host.promise.latest()), "dies: {dies}");
+    }
+}
+
 #[test]
 fn commits_that_no_replica_could_apply_are_refused() {
     let disk = bound(12);

@@ -30,7 +30,7 @@ pub const KEYS: [Key; 5] = [
     },
     Key {
         name: "log_bytes_max",
-        default: "4294967296",
+        default: "1073741824",
         help: "Bytes that the write-ahead log may occupy before writes wait for a checkpoint",
     },
     Key {

@@ -9,13 +9,9 @@ use highwater_node::{Config, Handle, Node};
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-
-/// How often the log's health is looked at.
-const HEALTH_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs the server until a signal or a failure ends it.
 pub fn run(arguments: &ServeArguments) -> Result<()> {
@@ -37,6 +33,7 @@ async fn serve(settings: &Settings) -> Result<()> {
     let mut config = Config::new(settings.data());
     config.groups = settings.groups()?;
     config.wal_bytes_max = settings.log_bytes_max()?;
+    config.boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     let address = listener.local_addr()?;
     let data = config.data.clone();
@@ -84,16 +81,9 @@ async fn loopback(listen: &str) -> Result<SocketAddr> {
 async fn until_ended(handle: &Handle) -> Result<Option<String>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut health = tokio::time::interval(HEALTH_EVERY);
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return Ok(None),
-            _ = interrupt.recv() => return Ok(None),
-            _ = health.tick() => {
-                if let Some(failure) = handle.status().failed {
-                    return Ok(Some(failure));
-                }
-            }
-        }
+    tokio::select! {
+        _ = terminate.recv() => Ok(None),
+        _ = interrupt.recv() => Ok(None),
+        failure = handle.failed() => Ok(Some(failure)),
     }
 }

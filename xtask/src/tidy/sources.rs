@@ -74,3 +74,19 @@ fn every_crate_opens_with_its_front_page() {
         }
     }
 }
+
+#[test]
+fn every_promise_in_the_docs_names_a_test_that_is_there() {
+    let all: String = sources().into_iter().map(|(_, text)| text).collect();
+    let page = std::fs::read_to_string(root().join("docs/explanation/acknowledgement.md")).expect("the page is there");
+    let mut named = 0;
+    for row in page.lines().filter(|line| line.starts_with("| ")) {
+        let proof = row.trim_end_matches(['|', ' ']).rsplit('|').next().unwrap_or_default();
+        let tests = proof.split('`').skip(1).step_by(2).filter(|name| name.len() > 20 && !name.contains([' ', '(']));
+        for test in tests {
+            assert!(all.contains(&format!("fn {test}()")), "no test is named {test}");
+            named += 1;
+        }
+    }
+    assert!(named > 30, "only {named} promises name a test");
+}

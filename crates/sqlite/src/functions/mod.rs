@@ -150,8 +150,8 @@ unsafe extern "C" fn x_synced<const HOST: usize>(context: *mut Context, count: c
 
 unsafe extern "C" fn x_status<const HOST: usize>(context: *mut Context, count: c_int, values: *mut *mut Value) {
     unsafe {
-        answer::<HOST>(context, count, values, |_, arguments| {
-            status(Path::new(&arguments.required(0, "the path")?)).map(Answer::Text)
+        answer::<HOST>(context, count, values, |host, arguments| {
+            status(host, Path::new(&arguments.required(0, "the path")?)).map(Answer::Text)
         });
     }
 }
@@ -181,10 +181,10 @@ fn synced(path: &Path, timeout: Option<Duration>) -> Result<(), Failure> {
 }
 
 /// The status page of a database: its own words if it is open here, else what its owner published last.
-fn status(path: &Path) -> Result<String, Failure> {
+fn status(host: &Host, path: &Path) -> Result<String, Failure> {
     let layout = Layout::of(path);
     if let Some(database) = host::registry().find(&layout.database) {
-        return Ok(database.engine.status().to_string());
+        return Ok(host::status(host.api, &database.engine));
     }
     let disk = &**host::registry().disk();
     let failed = |error: io::Error| Failure::io(code::ERROR, "the status cannot be read", &error);

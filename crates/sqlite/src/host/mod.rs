@@ -8,7 +8,7 @@ pub mod fork;
 pub mod threads;
 pub mod upkeep;
 
-use crate::engine::OpenOptions;
+use crate::engine::{Engine, OpenOptions};
 use crate::ffi::{Api, Vfs, code};
 use crate::vfs::registry::{Registry, Sending};
 use crate::vfs::{Registered, Unbound};
@@ -114,15 +114,42 @@ impl Host {
         // SAFETY: the VFS below stays registered.
         unsafe { Registered::new(self.api, self.below, name, unbound, registry) }
     }
+}
 
-    /// Whether the library may lose pages when a checkpoint meets a restart of the `-wal` (the WAL-reset bug, fixed
-    /// in 3.51.3, 3.50.7 and 3.44.6); the lock table keeps the two apart.
-    #[must_use]
-    pub fn has_wal_reset_bug(&self) -> bool {
-        let version = self.api.version();
-        let fixed = version >= 3_051_003
-            || (3_050_007..3_051_000).contains(&version)
-            || (3_044_006..3_045_000).contains(&version);
-        !fixed
+/// The status page of a database, with the SQLite library that asks for it.
+#[must_use]
+pub fn status(api: Api, engine: &Engine) -> String {
+    let mut status = engine.status();
+    if let Some(status) = status.as_object_mut() {
+        let version = api.version();
+        let (major, minor, patch) = (version / 1_000_000, version / 1_000 % 1_000, version % 1_000);
+        let sqlite = serde_json::json!({
+            "version": format!("{major}.{minor}.{patch}"),
+            "wal_reset_bug": has_wal_reset_bug(version),
+        });
+        status.insert("sqlite".to_owned(), sqlite);
+    }
+    status.to_string()
+}
+
+/// Whether a SQLite of this version may lose pages where a checkpoint meets a restart of the `-wal`: 3.7.0 to 3.51.2,
+/// but for the fixes in 3.50.7 and 3.44.6. The lock table keeps the two apart, so no bound database is concerned.
+fn has_wal_reset_bug(version: c_int) -> bool {
+    let fixed = [3_044_006..3_045_000, 3_050_007..3_051_000, 3_051_003..c_int::MAX];
+    !fixed.iter().any(|versions| versions.contains(&version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_versions_with_the_wal_reset_bug_are_known() {
+        for affected in [3_040_001, 3_044_005, 3_045_003, 3_050_006, 3_051_002] {
+            assert!(has_wal_reset_bug(affected), "{affected}");
+        }
+        for fixed in [3_044_006, 3_050_007, 3_051_003, 3_054_001] {
+            assert!(!has_wal_reset_bug(fixed), "{fixed}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::engine::Synchronous;
 use crate::ffi::{Api, code};
-use crate::host::upkeep;
+use crate::host::{self, upkeep};
 use crate::vfs::database::Database;
 use crate::vfs::failure::Failure;
 use crate::vfs::file::VfsFile;
@@ -74,7 +74,7 @@ impl MainFile {
             return Ok(Some(self.database.refusal()));
         }
         if is("highwater_status") {
-            return Ok(Some(self.database.engine.status().to_string()));
+            return Ok(Some(host::status(self.api, &self.database.engine)));
         }
         if is("journal_mode") && value.is_some() && !set("wal") {
             let text = "journal_mode: a bound database stays in WAL mode, because other modes write past the log";

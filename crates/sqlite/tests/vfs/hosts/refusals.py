@@ -1,5 +1,5 @@
 """What an application is told. Arguments: library, database, its URI."""
-import os, sqlite3, subprocess, sys
+import json, os, sqlite3, subprocess, sys
 
 library, path, uri = sys.argv[1:4]
 loader = sqlite3.connect(":memory:")
@@ -46,6 +46,7 @@ refused(lambda: db.execute("SELECT highwater_synced(?, 50)", [path]), "synced_ti
 refused(lambda: db.execute("SELECT highwater_bind(?, 'nonsense')", [path + ".new"]), "url")
 status = db.execute("SELECT highwater_status(?)", [path]).fetchone()[0]
 assert '"commits"' in status, status
+assert json.loads(status)["sqlite"]["version"] == sqlite3.sqlite_version, status
 db.execute("INSERT INTO t VALUES (1)")
 db.commit()
 assert db.execute("SELECT count(*) FROM t").fetchone() == (1,)

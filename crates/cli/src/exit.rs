@@ -36,6 +36,18 @@ pub fn with(status: Status, message: impl Into<String>) -> anyhow::Error {
     WithStatus { status, message: message.into() }.into()
 }
 
+/// Gives an error of the extension's library the exit status that its code stands for.
+pub fn of<E: std::error::Error + Send + Sync + 'static>(code: fn(&E) -> &str) -> impl Fn(E) -> anyhow::Error {
+    move |error| {
+        let status = match code(&error) {
+            "not_bound" | "not_found" | "database_missing" | "empty" | "empty_stream" => Status::NotFound,
+            "busy" | "in_use" | "unreachable" | "unavailable" | "synced_timeout" => Status::Later,
+            _ => Status::Failed,
+        };
+        with(status, error.to_string())
+    }
+}
+
 /// Prints the error and its causes on standard error and gives the exit status.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     eprintln!("highwater: {error:#}");

@@ -1,11 +1,12 @@
 //! Binding a file to a stream.
 
 use super::disk;
+use crate::exit;
 use crate::output::{self, Progress};
 use anyhow::Result;
 use highwater_client::Options;
 use highwater_sqlite::bind::{BindOptions, Bound};
-use highwater_sqlite::replicator;
+use highwater_sqlite::replicator::{self, StreamError};
 use serde_json::json;
 use std::path::Path;
 
@@ -23,7 +24,8 @@ pub fn run(file: &Path, url: &str, page_size: Option<u32>, auto_vacuum: Option<&
     let mut progress = Progress::new("logging");
     let page_bytes = u64::from(options.page_size);
     let mut report = |done: u64, total: u64| progress.set(done * page_bytes, total * page_bytes);
-    let bound = replicator::bind(&disk(), file, url, options, Options::from_environment(), &mut report)?;
+    let bound = replicator::bind(&disk(), file, url, options, Options::from_environment(), &mut report)
+        .map_err(exit::of(StreamError::code))?;
     drop(progress);
     let (state, pages) = match bound {
         Bound::Already => ("already", None),

@@ -27,7 +27,7 @@ pub fn run(file: &Path, timeout_s: Option<u64>, json: bool) -> Result<()> {
             let message = format!("{error}; everything pending stays in the log, run the same command again");
             return Err(exit::with(Status::Later, message));
         }
-        result => result?,
+        result => result.map_err(exit::of(PushError::code))?,
     };
     if json {
         return output::json(&json!({

@@ -1,9 +1,11 @@
 //! Rebuilding a database from its stream.
 
 use super::disk;
+use crate::exit;
 use crate::output::{self, Progress};
 use anyhow::Result;
 use highwater_client::Options;
+use highwater_sqlite::replicator::StreamError;
 use highwater_sqlite::restore;
 use serde_json::json;
 use std::path::Path;
@@ -14,7 +16,8 @@ pub fn run(url: &str, file: &Path, json: bool) -> Result<()> {
     let begun = Instant::now();
     let mut progress = Progress::new("restoring");
     let mut report = |at: restore::RestoreProgress| progress.set(at.bytes, at.bytes_total);
-    let restored = restore::restore(&disk(), url, file, Options::from_environment(), &mut report)?;
+    let restored = restore::restore(&disk(), url, file, Options::from_environment(), &mut report)
+        .map_err(exit::of(StreamError::code))?;
     drop(progress);
     let seconds = begun.elapsed().as_secs_f64();
     if json {

@@ -4,7 +4,7 @@ use super::disk;
 use crate::exit::{self, Status};
 use crate::output;
 use anyhow::{Context as _, Result};
-use highwater_sqlite::engine::{Engine, OpenOptions, StatusRead, read_status};
+use highwater_sqlite::engine::{Engine, OpenError, OpenOptions, StatusRead, read_status};
 use serde_json::Value;
 use std::io;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub fn run(file: &Path, json: bool) -> Result<()> {
     let read = match read_status(disk.as_ref(), file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // Nobody opened it since it was bound. Opening is local, and a database that is closed has a status.
-            Engine::open(disk.clone(), file, OpenOptions::default())?.close();
+            Engine::open(disk.clone(), file, OpenOptions::default()).map_err(exit::of(OpenError::code))?.close();
             read_status(disk.as_ref(), file)
         }
         read => read,

@@ -6,7 +6,7 @@ use crate::output::{self, Progress};
 use anyhow::Result;
 use highwater_client::Options;
 use highwater_sqlite::restore::RestoreProgress;
-use highwater_sqlite::verify;
+use highwater_sqlite::verify::{self, VerifyError};
 use serde_json::json;
 use std::path::Path;
 
@@ -14,7 +14,8 @@ use std::path::Path;
 pub fn run(file: &Path, url: &str, json: bool) -> Result<()> {
     let mut progress = Progress::new("comparing");
     let mut report = |at: RestoreProgress| progress.set(at.bytes, at.bytes_total);
-    let found = verify::verify(&disk(), file, url, Options::from_environment(), &mut report)?;
+    let found = verify::verify(&disk(), file, url, Options::from_environment(), &mut report)
+        .map_err(exit::of(VerifyError::code))?;
     drop(progress);
     if json {
         output::json(&json!({

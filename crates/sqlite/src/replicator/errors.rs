@@ -173,7 +173,7 @@ impl StreamError {
             Self::Unreachable { .. } => "unreachable",
             Self::Damaged { .. } => "damaged",
             Self::Replaced { .. } => "recreated",
-            Self::Files(_) => "files",
+            Self::Files(error) => error.code(),
         }
     }
 }

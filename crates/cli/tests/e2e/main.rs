@@ -1,0 +1,13 @@
+//! Real processes on the real disk: the server, the tools, and SQLite hosts with the extension, killed and cut off.
+
+mod bed;
+mod commands;
+mod content;
+mod crash;
+mod database;
+mod existing;
+mod fencing;
+mod load;
+mod server;
+mod session;
+mod unreachable;

@@ -1,6 +1,6 @@
 //! A populated database: all of its pages become the first commit.
 
-use super::{BindError, BindProgress, Bound, BoundStream, laydown};
+use super::{BindError, BindProgress, Bound, BoundStream, Lineage, laydown};
 use crate::engine::Layout;
 use crate::engine::open::{bytes_of, fingerprint};
 use crate::meta::{Checkpoint, Meta};
@@ -39,6 +39,7 @@ pub(super) fn bind(
     layout: &Layout,
     database: &dyn File,
     stream: &BoundStream,
+    lineage: Lineage,
     progress: BindProgress<'_>,
 ) -> Result<Bound, BindError> {
     let io_error = BindError::io(layout);
@@ -47,7 +48,7 @@ pub(super) fn bind(
     let read = database.read_at(&mut header, 0).map_err(&io_error)?;
     let shape = read_shape(header, read, length)
         .map_err(|why| BindError::NotADatabase { path: layout.database.display().to_string(), why })?;
-    let binding = laydown::new_binding(stream, shape.page_size).map_err(&io_error)?;
+    let binding = laydown::new_binding(stream, shape.page_size, lineage);
     let mut segment = laydown::FirstSegment::create(&**disk, layout, binding.lineage, 1).map_err(&io_error)?;
     let checksum = log_image(&mut segment, database, &shape, progress).map_err(&io_error)?;
     segment.sync(&**disk, layout).map_err(&io_error)?;

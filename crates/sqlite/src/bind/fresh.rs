@@ -1,6 +1,6 @@
 //! A new database: one page, as SQLite writes it for an empty database in WAL mode.
 
-use super::{BindError, BindOptions, Bound, BoundStream, laydown};
+use super::{BindError, BindOptions, Bound, BoundStream, Lineage, laydown};
 use crate::engine::Layout;
 use crate::engine::open::fingerprint;
 use crate::meta::{Checkpoint, Meta};
@@ -16,6 +16,7 @@ pub(super) fn bind(
     layout: &Layout,
     options: BindOptions,
     stream: &BoundStream,
+    lineage: Lineage,
 ) -> Result<Bound, BindError> {
     let io_error = BindError::io(layout);
     if !is_page_size(options.page_size) {
@@ -27,7 +28,7 @@ pub(super) fn bind(
     let page = empty_page(options.page_size, options.auto_vacuum);
     let file = disk.open(&layout.database_new, OpenMode::Create).map_err(&io_error)?;
     file.write_at(&page, 0).and_then(|()| file.sync_all()).map_err(&io_error)?;
-    let binding = laydown::new_binding(stream, options.page_size).map_err(&io_error)?;
+    let binding = laydown::new_binding(stream, options.page_size, lineage);
     let mut segment = laydown::FirstSegment::create(&**disk, layout, binding.lineage, 1).map_err(&io_error)?;
     let mut encoder = Encoder::take().map_err(&io_error)?;
     let header = Header { lsn: 1, synced: 0, page_size: options.page_size, pages_after: 1, page_count: 1 };

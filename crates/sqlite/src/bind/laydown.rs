@@ -1,6 +1,6 @@
 //! The steps that bind and restore share.
 
-use super::{BindError, BoundStream};
+use super::{BindError, BoundStream, Lineage};
 use crate::engine::open::remove_if_there;
 use crate::engine::{Binding, Layout, LogPosition};
 use crate::log::{SEGMENT_HEADER_BYTES, SegmentHeader, create_segment};
@@ -20,20 +20,20 @@ pub(super) fn clear(disk: &dyn Disk, layout: &Layout) -> io::Result<()> {
     Ok(())
 }
 
-/// A binding with a fresh lineage.
-pub(super) fn new_binding(stream: &BoundStream, page_size: u32) -> io::Result<Binding> {
-    Ok(Binding {
+/// The binding of a log to its stream.
+pub(super) fn new_binding(stream: &BoundStream, page_size: u32, lineage: Lineage) -> Binding {
+    Binding {
         url: stream.url.clone(),
         incarnation: stream.incarnation,
         cluster_id: stream.cluster_id.clone(),
         protocol: stream.protocol,
         page_size,
-        lineage: fresh_lineage()?,
-    })
+        lineage,
+    }
 }
 
 /// 128 bits of the system's entropy.
-fn fresh_lineage() -> io::Result<[u8; 16]> {
+pub(super) fn fresh_lineage() -> io::Result<Lineage> {
     let mut bytes = [0u8; 16];
     // SAFETY: the buffer has the length that the call is told.
     match unsafe { libc::getentropy(bytes.as_mut_ptr().cast(), bytes.len()) } {

@@ -52,6 +52,9 @@ impl Default for BindOptions {
     }
 }
 
+/// Names a local log: 128 random bits, drawn when it is made.
+pub type Lineage = [u8; 16];
+
 /// Pages done, pages in all.
 pub type BindProgress<'a> = &'a mut dyn FnMut(u64, u64);
 
@@ -155,6 +158,20 @@ pub fn bind(
     stream: &BoundStream,
     progress: BindProgress<'_>,
 ) -> Result<Bound, BindError> {
+    bind_as(disk, path, options, stream, laydown::fresh_lineage()?, progress)
+}
+
+/// As [`bind`], with the name that the new log gets; for simulations, which draw everything from one seed.
+/// # Errors
+/// As [`bind`].
+pub fn bind_as(
+    disk: &Arc<dyn Disk>,
+    path: &Path,
+    options: BindOptions,
+    stream: &BoundStream,
+    lineage: Lineage,
+    progress: BindProgress<'_>,
+) -> Result<Bound, BindError> {
     let layout = Layout::of(path);
     let io_error = BindError::io(&layout);
     check_stream(stream)?;
@@ -176,8 +193,8 @@ pub fn bind(
     };
     existing::refuse_journals(&**disk, &layout)?;
     match guard {
-        Some(file) if populated => existing::bind(disk, &layout, &*file, stream, progress),
-        _ => fresh::bind(disk, &layout, options, stream),
+        Some(file) if populated => existing::bind(disk, &layout, &*file, stream, lineage, progress),
+        _ => fresh::bind(disk, &layout, options, stream, lineage),
     }
 }
 

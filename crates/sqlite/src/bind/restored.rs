@@ -1,6 +1,6 @@
 //! A restored database: records in, a bound database out.
 
-use super::{BindError, BoundStream, laydown};
+use super::{BindError, BoundStream, Lineage, laydown};
 use crate::engine::Layout;
 use crate::engine::PageNumber;
 use crate::engine::apply::Applier;
@@ -144,7 +144,16 @@ impl Restoring {
     /// Syncs, and gives the database its binding and its name. An incomplete record is left out.
     /// # Errors
     /// See [`BindError`]; `Empty` if no commit was whole.
-    pub fn finish(mut self, stream: &BoundStream) -> Result<(), BindError> {
+    pub fn finish(self, stream: &BoundStream) -> Result<(), BindError> {
+        let lineage = laydown::fresh_lineage().map_err(BindError::io(&self.layout))?;
+        self.finish_as(stream, lineage)
+    }
+
+    /// As [`Restoring::finish`], with the name that the new log gets; for simulations, which draw everything from one
+    /// seed.
+    /// # Errors
+    /// As [`Restoring::finish`].
+    pub fn finish_as(mut self, stream: &BoundStream, lineage: Lineage) -> Result<(), BindError> {
         let io_error = BindError::io(&self.layout);
         super::check_stream(stream)?;
         self.void();
@@ -152,7 +161,7 @@ impl Restoring {
         let Some(applier) = self.state.applier.take() else { return Err(BindError::Empty) };
         applier.finish().map_err(&io_error)?;
         let State { lsn, page_size, table, .. } = &self.state;
-        let binding = laydown::new_binding(stream, *page_size).map_err(&io_error)?;
+        let binding = laydown::new_binding(stream, *page_size, lineage);
         let segment = laydown::FirstSegment::create(&*self.disk, &self.layout, binding.lineage, lsn + 1);
         let segment = segment.map_err(&io_error)?;
         segment.sync(&*self.disk, &self.layout).map_err(&io_error)?;

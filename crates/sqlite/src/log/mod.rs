@@ -71,9 +71,10 @@ impl State {
             return;
         }
         let zeros = vec![0; self.zeros_bytes as usize];
-        // They only make syncs cheaper: on a full disk the record that was just written stands without them.
+        // They only make syncs cheaper: the record that was just written stands without them, and where they find no
+        // space they are not tried again in this segment. Any other trouble meets the next record or sync as well.
         let written = self.tail.write_at(&zeros, end);
-        self.zeroed = if written.is_ok() { end + self.zeros_bytes } else { 0 };
+        self.zeroed = if written.is_ok() { end + self.zeros_bytes } else { u64::MAX };
         self.zeros_bytes = (self.zeros_bytes * 2).min(*ZEROS_BYTES.end());
     }
 }

@@ -191,10 +191,10 @@ impl Handle {
     /// Whether the node serves.
     #[must_use]
     pub fn ready(&self) -> bool {
-        self.shared.ready.load(Ordering::Relaxed) && !self.shared.closing.load(Ordering::Relaxed)
+        self.shared.is_ready()
     }
 
-    /// Waits until the node has stopped for good because its log failed, and says why. The process should end then:
+    /// Waits until the node has stopped for good because its log or one of its threads failed, and says why. The process should end then:
     /// only a restart, which recovers the log, can serve again.
     pub async fn failed(&self) -> String {
         let mut failed = self.shared.failed.subscribe();
@@ -208,6 +208,9 @@ impl Handle {
     fn send(&self, input: Input<Reply>) -> Result<(), Unavailable> {
         if self.shared.closing.load(Ordering::Relaxed) {
             return Err(Unavailable::GroupRestarting);
+        }
+        if self.shared.has_failed() {
+            return Err(Unavailable::ApplyStopped);
         }
         self.mail.send(Mail::Input(input)).map_err(|_| Unavailable::GroupRestarting)
     }

@@ -66,7 +66,7 @@ impl Node {
         });
         let (mail, inbox) = mpsc::channel();
         let spawn_failed = |error: io::Error| OpenError::Io { path: config.data.clone(), error };
-        let checkpointer = Checkpointer::spawn(log_reader, mail.clone()).map_err(spawn_failed)?;
+        let checkpointer = Checkpointer::spawn(log_reader, mail.clone(), Arc::clone(&shared)).map_err(spawn_failed)?;
         let (started, starts) = mpsc::channel();
         let thread = ShardThread {
             core,
@@ -101,7 +101,7 @@ impl Node {
 
     /// Stops taking requests, lets what is in flight finish, and closes the log.
     /// # Errors
-    /// `LogFailed` if the log had failed; what it had acknowledged is safe.
+    /// `LogFailed` if the log or a thread had failed; what was acknowledged is safe.
     pub fn shutdown(mut self) -> Result<(), OpenError> {
         self.stop();
         match self.shared.failed.borrow().clone() {
@@ -114,7 +114,8 @@ impl Node {
         let Some(Running { shard, checkpointer, writer, _lock }) = self.running.take() else { return };
         self.shared.closing.store(true, Ordering::Relaxed);
         let stopped = self.mail.send(Mail::Stop);
-        debug_assert!(stopped.is_ok() || shard.is_finished(), "a running shard holds its own mailbox open");
+        let failed = self.shared.has_failed();
+        debug_assert!(stopped.is_ok() || failed, "a running shard holds its own mailbox open, and a panic says so");
         // In this order: the shard owns the work for the checkpointer, and both use the log.
         for thread in [shard, checkpointer] {
             if thread.join().is_err() {

@@ -49,8 +49,8 @@ pub enum OpenError {
     /// The log does not open.
     #[error("the log does not open: {0}")]
     Log(#[from] highwater_wal::OpenError),
-    /// The log opened and failed before the node served.
-    #[error("the log failed: {0}")]
+    /// The log, or a thread that the node cannot do without, failed after it had opened.
+    #[error("the node failed: {0}")]
     LogFailed(String),
     /// The first records could not be written.
     #[error("the directory could not be made: {0}")]

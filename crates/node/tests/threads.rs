@@ -1,14 +1,16 @@
 //! The node with its threads on a real disk.
 
 use bytes::Bytes;
-use highwater_base::{Digest, Offset};
+use highwater_base::{Clock, Digest, Millis, Offset};
 use highwater_disk::sim::Operation as On;
 use highwater_disk::system::{SystemClock, SystemRandom};
-use highwater_disk::{OsDisk, SimDisk};
+use highwater_disk::{Disk, File, OpenMode, OsDisk, SimDisk};
 use highwater_node::{Config, Handle, Node, OpenError, ReadRequest, Unavailable};
 use highwater_stream::{Append, Create, Operation, Outcome, ProducerKey, ReadFrom, Refusal};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
@@ -315,4 +317,160 @@ fn a_write_whose_caller_goes_away_is_still_applied_once() {
         assert_eq!(content(&handle, "s").await, b"x".repeat(50));
         assert_eq!(handle.status().ingress_bytes, 0, "room was not given back");
     });
+}
+
+/// Panics on the thread of a name, once it is told to: in the clock, which the shard's thread asks in every turn, or in
+/// the disk below a path.
+#[derive(Clone)]
+struct Planted {
+    thread: &'static str,
+    armed: Arc<AtomicBool>,
+    disk: SimDisk,
+}
+
+impl Planted {
+    fn meet(&self) {
+        if self.armed.load(Ordering::Relaxed) && std::thread::current().name() == Some(self.thread) {
+            panic!("a planted panic on the thread {}", self.thread);
+        }
+    }
+}
+
+impl Clock for Planted {
+    fn wall(&self) -> Millis {
+        Millis(1)
+    }
+
+    fn monotonic(&self) -> u64 {
+        self.meet();
+        SystemClock::new().monotonic()
+    }
+}
+
+struct PlantedFile(Planted, Arc<dyn File>);
+
+impl Disk for Planted {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        self.meet();
+        let file = Disk::open(&self.disk, path, mode)?;
+        Ok(Arc::new(PlantedFile(self.clone(), file)))
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_directory(path)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        self.meet();
+        self.disk.sync_directory(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.disk.exists(path)
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.disk.free_bytes(path)
+    }
+}
+
+impl File for PlantedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.1.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.meet();
+        self.1.write_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.meet();
+        self.1.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.1.sync_all()
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.1.set_length(length)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.1.length()
+    }
+
+    fn reserve(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.1.reserve(offset, length)
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        self.1.try_lock()
+    }
+}
+
+/// Runs a node in which a thread panics while a write is in flight and a reader waits, and checks that it says so.
+fn a_panic_on(thread: &'static str, body_bytes: usize, answered: bool) {
+    let planted = Planted { thread, armed: Arc::default(), disk: SimDisk::new(1) };
+    let config = Config {
+        wal_segment_bytes: 1 << 20,
+        wal_bytes_max: 8 << 20,
+        checkpoint_bytes: 1 << 10,
+        ..Config::new("/data")
+    };
+    let disk = Arc::new(planted.clone());
+    let node = Node::open(config, disk, Arc::new(planted.clone()), Box::new(SystemRandom)).expect("opens");
+    let handle = node.handle();
+    let limit = Duration::from_secs(20);
+    runtime().block_on(async {
+        create(&handle, "s").await;
+        let reader = tokio::spawn({
+            let handle = handle.clone();
+            async move { handle.read(ReadRequest { wait_ms: Some(60_000), ..request("t", 0) }).await }
+        });
+        create(&handle, "t").await;
+        planted.armed.store(true, Ordering::Relaxed);
+        let write = handle.write("s".to_owned(), append(&vec![1; body_bytes], None));
+        let answer = tokio::time::timeout(limit, write).await.expect("the one in flight is answered");
+        let unknown = Err(Unavailable::OutcomeUnknown { leadership_lost: false });
+        // One that does not wait for the thread is answered, or refused after its end.
+        let others = answered && (answer.is_ok() || answer == Err(Unavailable::ApplyStopped));
+        assert!(answer == unknown || others, "{answer:?}");
+        let reason = tokio::time::timeout(limit, handle.failed()).await.expect("the node says that it failed");
+        assert!(reason.contains("panicked"), "{reason}");
+        assert!(!handle.ready() && !handle.status().ready, "it says that it serves");
+        let answer = tokio::time::timeout(limit, handle.write("s".to_owned(), append(b"x", None))).await;
+        assert!(matches!(answer, Ok(Err(_))), "{answer:?}");
+        tokio::time::timeout(limit, reader).await.expect("the reader is answered").expect("it ended").ok();
+    });
+    planted.armed.store(false, Ordering::Relaxed);
+    assert!(matches!(node.shutdown(), Err(OpenError::LogFailed(_))));
+}
+
+#[test]
+fn a_panic_of_the_shards_thread_is_told_to_everyone_and_the_node_stops_loudly() {
+    a_panic_on("shard", 10, false);
+}
+
+#[test]
+fn a_panic_of_the_logs_thread_is_told_to_everyone_and_the_node_stops_loudly() {
+    a_panic_on("wal", 10, false);
+}
+
+#[test]
+fn a_panic_of_the_checkpointers_thread_is_told_to_everyone_and_the_node_stops_loudly() {
+    a_panic_on("checkpointer", 10_000, true);
 }

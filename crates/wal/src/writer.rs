@@ -45,14 +45,54 @@ pub struct Metrics {
 
 struct Submission {
     frames: Vec<Frame>,
-    done: Done,
+    done: Answer<Result<Vec<Location>, AppendError>>,
+}
+
+/// Whoever waits for a result. One who is dropped unanswered, as a panic does it, hears that the log has stopped.
+struct Answer<R: FromEnd>(Option<Box<dyn FnOnce(R) + Send>>);
+
+/// A result that says that the writer's thread is gone.
+trait FromEnd {
+    fn panicked() -> Self;
+}
+
+impl FromEnd for Result<Vec<Location>, AppendError> {
+    fn panicked() -> Self {
+        Err(panicked().into())
+    }
+}
+
+impl FromEnd for bool {
+    fn panicked() -> Self {
+        false
+    }
+}
+
+impl<R: FromEnd> Answer<R> {
+    fn send(mut self, result: R) {
+        if let Some(done) = self.0.take() {
+            done(result);
+        }
+    }
+}
+
+impl<R: FromEnd> Drop for Answer<R> {
+    fn drop(&mut self) {
+        if let Some(done) = self.0.take() {
+            done(R::panicked());
+        }
+    }
+}
+
+fn panicked() -> Poisoned {
+    Poisoned { reason: "the log's thread panicked".to_owned() }
 }
 
 #[derive(Default)]
 struct Queue {
     submissions: Vec<Submission>,
     releases: BTreeMap<OwnerId, u64>,
-    forgets: Vec<(OwnerId, Forgotten)>,
+    forgets: Vec<(OwnerId, Answer<bool>)>,
     spare: Option<crate::log::SpareDone>,
     stopping: bool,
     /// Nobody takes submissions any more, and why.
@@ -111,7 +151,6 @@ impl Writer {
     pub fn stop(self) -> Result<(), Poisoned> {
         self.handle.shared.lock().stopping = true;
         self.handle.shared.work.notify_all();
-        let panicked = || Poisoned { reason: "the writer's thread panicked".to_owned() };
         match self.thread {
             Ok(thread) => thread.join().unwrap_or_else(|_| Err(panicked())),
             Err(error) => Err(Poisoned { reason: format!("the writer has no thread: {error}") }),
@@ -128,7 +167,7 @@ impl WriterHandle {
             drop(queue);
             return done(Err(ended.into()));
         }
-        queue.submissions.push(Submission { frames, done });
+        queue.submissions.push(Submission { frames, done: Answer(Some(done)) });
         drop(queue);
         self.shared.work.notify_one();
     }
@@ -149,7 +188,7 @@ impl WriterHandle {
             drop(queue);
             return done(false);
         }
-        queue.forgets.push((owner, done));
+        queue.forgets.push((owner, Answer(Some(done))));
         drop(queue);
         self.shared.work.notify_one();
     }
@@ -158,6 +197,12 @@ impl WriterHandle {
     #[must_use]
     pub fn oldest_segment_needs(&self) -> Vec<(OwnerId, u64)> {
         self.shared.lock().needs.clone()
+    }
+
+    /// Why the writer takes nothing any more, if it does not: an error of the disk, a panic, or its end.
+    #[must_use]
+    pub fn ended(&self) -> Option<Poisoned> {
+        self.shared.lock().ended.clone()
     }
 
     /// What was done so far.
@@ -178,7 +223,7 @@ struct Worker {
 struct Round {
     submissions: Vec<Submission>,
     releases: BTreeMap<OwnerId, u64>,
-    forgets: Vec<(OwnerId, Forgotten)>,
+    forgets: Vec<(OwnerId, Answer<bool>)>,
     spare: Option<crate::log::SpareDone>,
     last: bool,
 }
@@ -234,7 +279,7 @@ impl Worker {
             }
         }
         for (owner, done) in round.forgets {
-            done(self.log.forget(owner).is_ok());
+            done.send(self.log.forget(owner).is_ok());
         }
         if let Some(done) = round.spare {
             self.join_spare_thread();
@@ -262,7 +307,7 @@ impl Worker {
         // Before anyone is told, so that whoever is told finds itself counted.
         self.publish();
         for (submission, result) in submissions.into_iter().zip(results) {
-            (submission.done)(result);
+            submission.done.send(result);
         }
         poisoned
     }
@@ -342,11 +387,11 @@ struct End(Arc<Shared>);
 impl Drop for End {
     fn drop(&mut self) {
         let mut queue = self.0.lock();
-        let reason = queue.ended.get_or_insert(Poisoned { reason: "the writer's thread panicked".to_owned() }).clone();
+        let reason = queue.ended.get_or_insert_with(panicked).clone();
         let waiting = std::mem::take(&mut queue.submissions);
         let forgets = std::mem::take(&mut queue.forgets);
         drop(queue);
-        waiting.into_iter().for_each(|submission| (submission.done)(Err(reason.clone().into())));
-        forgets.into_iter().for_each(|(_, done)| done(false));
+        waiting.into_iter().for_each(|submission| submission.done.send(Err(reason.clone().into())));
+        forgets.into_iter().for_each(|(_, done)| done.send(false));
     }
 }

@@ -90,6 +90,8 @@ pub enum Input<T> {
         /// What became of it.
         result: Result<CheckpointDone, CheckpointError>,
     },
+    /// A thread that the node cannot do without is gone: nothing can be acknowledged any more.
+    Failed(String),
     /// A tenth of a second has passed.
     Tick,
 }
@@ -106,7 +108,7 @@ pub enum Output<T> {
     Reclaim(Reclaim),
     /// Tell the log that an owner needs nothing below a position.
     Release(OwnerId, u64),
-    /// The log failed: nothing will be acknowledged any more. Stop the node.
+    /// The log or a thread failed: nothing will be acknowledged any more. Stop the node.
     Failed(String),
 }
 

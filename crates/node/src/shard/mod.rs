@@ -134,6 +134,7 @@ impl<T: Token> ShardCore<T> {
                 }
                 self.retry(out);
             }
+            Input::Failed(reason) => self.fail(reason, out),
             Input::Tick => self.tick(out),
         }
     }
@@ -311,9 +312,13 @@ impl<T: Token> ShardCore<T> {
         }
     }
 
-    /// The log cannot be believed any more: what is in flight may or may not be durable.
+    /// The log cannot be believed any more, or nobody is there to do its work: what is in flight may or may not be
+    /// durable.
     fn fail(&mut self, reason: String, out: &mut Vec<Output<T>>) {
-        tracing::error!(reason, "the log failed; the node stops");
+        if self.failed.is_some() {
+            return;
+        }
+        tracing::error!(reason, "the node failed and stops");
         for slot in &mut self.slots {
             if let Some(group) = slot.up() {
                 group.abandon(&Unavailable::ApplyStopped, out);

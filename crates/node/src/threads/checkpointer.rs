@@ -1,12 +1,12 @@
 //! The thread that moves bytes from the log into data files.
 
-use super::Mail;
+use super::{Loud, Mail, Shared};
 use crate::shard::Input;
 use highwater_base::GroupId;
 use highwater_store::{Checkpoint, Reclaim};
 use highwater_wal::LogReader;
 use std::io;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 /// What is done away from the shard's thread.
@@ -22,10 +22,11 @@ pub(crate) struct Checkpointer {
 }
 
 impl Checkpointer {
-    pub fn spawn(log: LogReader, mail: mpsc::Sender<Mail>) -> io::Result<Self> {
+    pub fn spawn(log: LogReader, mail: mpsc::Sender<Mail>, shared: Arc<Shared>) -> io::Result<Self> {
         let (work, queue) = mpsc::channel();
         let run = move || {
-            for work in queue {
+            let _loud = Loud { shared, mail: mail.clone(), name: "checkpointer" };
+            while let Ok(work) = queue.recv() {
                 match work {
                     Work::Reclaim(reclaim) => drop(reclaim),
                     Work::Checkpoint(group, checkpoint) => {

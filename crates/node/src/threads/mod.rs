@@ -29,6 +29,27 @@ pub(crate) enum Mail {
     Stop,
 }
 
+/// Says loudly that a thread panicked: the node is not ready any more, `failed` tells everyone who asks, and the shard's
+/// thread, if it is there, stops taking requests.
+pub(crate) struct Loud {
+    pub shared: Arc<Shared>,
+    pub mail: mpsc::Sender<Mail>,
+    pub name: &'static str,
+}
+
+impl Drop for Loud {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let reason = format!("the thread `{}` panicked", self.name);
+        tracing::error!(reason, "the node failed and stops");
+        self.shared.fail(reason.clone());
+        // Its own mailbox goes with the shard's thread; of the others it hears here.
+        drop(self.mail.send(Mail::Input(Input::Failed(reason))));
+    }
+}
+
 /// What the threads of a node and its handles share.
 pub(crate) struct Shared {
     pub identity: Identity,
@@ -50,12 +71,31 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Notes that nothing will be acknowledged any more; the first reason stays.
+    pub fn fail(&self, reason: String) {
+        self.ready.store(false, Ordering::Relaxed);
+        self.failed.send_if_modified(|failed| {
+            let first = failed.is_none();
+            failed.get_or_insert(reason);
+            first
+        });
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed.borrow().is_some()
+    }
+
+    /// Whether the node serves.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed) && !self.closing.load(Ordering::Relaxed) && !self.has_failed()
+    }
+
     pub fn status(&self) -> Status {
         let metrics = self.writer.metrics();
         Status {
             identity: self.identity.clone(),
             uptime_ms: self.clock.monotonic().saturating_sub(self.opened_ms),
-            ready: self.ready.load(Ordering::Relaxed) && !self.closing.load(Ordering::Relaxed),
+            ready: self.is_ready(),
             failed: self.failed.borrow().clone(),
             groups: self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             wal_bytes: metrics.log_bytes,

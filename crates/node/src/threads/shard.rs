@@ -1,6 +1,6 @@
 //! The shard's thread: drain, step, turn, perform.
 
-use super::{Mail, Reply, Shared, Work};
+use super::{Loud, Mail, Reply, Shared, Work};
 use crate::shard::{Input, Now, Output, ShardCore};
 use highwater_wal::WriterHandle;
 use std::sync::atomic::Ordering;
@@ -33,6 +33,8 @@ pub(crate) struct ShardThread {
 
 /// Runs until it is told to stop and nothing is under way.
 pub(crate) fn run(mut thread: ShardThread) {
+    // Before everything else that a panic drops: whoever waits hears of it from a node that already says so.
+    let _loud = Loud { shared: Arc::clone(&thread.shared), mail: thread.own_mail.clone(), name: "shard" };
     let mut out = Vec::new();
     thread.core.start(thread.now(), &mut out);
     thread.perform(&mut out);
@@ -51,6 +53,10 @@ pub(crate) fn run(mut thread: ShardThread) {
             }
         }
         if now.monotonic >= tick_at {
+            // An answer says so too, where one is awaited.
+            if let Some(ended) = thread.writer.ended() {
+                thread.core.step(now, Input::Failed(ended.to_string()), &mut out);
+            }
             thread.core.step(now, Input::Tick, &mut out);
             // After a pause the missed ticks are not made up for: they would look like silence of the others.
             tick_at = now.monotonic + TICK_MS;
@@ -94,9 +100,7 @@ impl ShardThread {
                 Output::Checkpoint(group, checkpoint) => self.background(Work::Checkpoint(group, checkpoint)),
                 Output::Reclaim(reclaim) => self.background(Work::Reclaim(reclaim)),
                 Output::Release(owner, first_needed) => self.writer.release(owner, first_needed),
-                Output::Failed(reason) => {
-                    self.shared.failed.send_replace(Some(reason));
-                }
+                Output::Failed(reason) => self.shared.fail(reason),
             }
         }
         for (reply, answer) in answers {
@@ -106,7 +110,9 @@ impl ShardThread {
 
     fn background(&self, work: Work) {
         if self.work.send(work).is_err() {
-            tracing::error!("the thread for checkpoints is gone");
+            let reason = "the thread for checkpoints is gone".to_owned();
+            // The thread holds its own mailbox open.
+            drop(self.own_mail.send(Mail::Input(Input::Failed(reason))));
         }
     }
 

@@ -6,6 +6,7 @@ use highwater_disk::sim::Operation;
 use highwater_disk::{OsDisk, SimDisk};
 use highwater_wal::{AppendError, Frame, Location, Log, LogReader, Writer, WriterHandle};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 type Answers = (mpsc::Sender<Result<Vec<Location>, AppendError>>, mpsc::Receiver<Result<Vec<Location>, AppendError>>);
 
@@ -94,6 +95,32 @@ fn a_failed_sync_answers_everyone_and_nobody_after_waits() {
     assert!(matches!(submit(2), Err(AppendError::Poisoned(_))));
     assert!(matches!(submit(3), Err(AppendError::Poisoned(_))));
     writer.stop().expect_err("the log had stopped");
+}
+
+/// The story: a panic on the log's thread, in the middle of a round. Those of the round who were not told yet waited for
+/// ever, and the server with them: it went on saying that it serves.
+#[test]
+fn a_panic_of_the_logs_thread_leaves_nobody_of_its_round_waiting() {
+    let disk = SimDisk::new(2);
+    let (log, _) = open(&disk);
+    let writer = Writer::spawn(log);
+    let handle = writer.handle();
+    assert_eq!(handle.ended(), None);
+    let gate = hold(&handle);
+    handle.submit(vec![frame(1, 1, 10)], Box::new(|_| panic!("a planted panic")));
+    let (answer, answers): Answers = mpsc::channel();
+    for position in 2..=3 {
+        let answer = answer.clone();
+        let done = move |result| answer.send(result).expect("the test waits");
+        handle.submit(vec![frame(1, position, 10)], Box::new(done));
+    }
+    gate.send(()).expect("the writer waits");
+    for _ in 2..=3 {
+        let result = answers.recv_timeout(Duration::from_secs(20)).expect("an answer");
+        assert!(matches!(result, Err(AppendError::Poisoned(_))), "{result:?}");
+    }
+    writer.stop().expect_err("the thread panicked");
+    assert!(handle.ended().is_some());
 }
 
 #[test]

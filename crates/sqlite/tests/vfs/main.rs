@@ -6,6 +6,7 @@ mod connections;
 mod counting;
 mod crashes;
 mod hosts;
+mod mirror;
 mod model;
 mod refusals;
 mod reports;

@@ -3,9 +3,12 @@
 
 use super::host::*;
 use highwater_base::Random;
+use highwater_base::planted::{Bug, plant};
 use highwater_base::random::SplitMix;
 use highwater_disk::SimDisk;
+use std::cell::Cell;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 /// How a machine is lost.
@@ -108,14 +111,14 @@ fn check(disk: &SimDisk, promise: &Promise, loss: Loss, context: &str) {
     engine.close();
 }
 
-/// Dies at every `stride`-th operation of a life, and at a few of the recovery from that.
-fn matrix(seed: u64, steps: usize, stride: u64) -> u64 {
+/// Dies at every `stride`-th operation of a life, and at a few of the recovery from that; counts the deaths.
+fn matrix(seed: u64, steps: usize, stride: u64, cases: &Cell<u64>) {
     let bound = disk(seed);
     bind_new(&bound);
     bound.power_loss();
     let whole = bound.fork(seed);
     live(&whole, seed, steps, promise(&bound)).1.expect("a life without a fault");
-    let (mut random, mut cases) = (SplitMix::new(seed), 0);
+    let mut random = SplitMix::new(seed);
     let mut stop = 1 + seed % stride;
     while stop <= whole.operations() - bound.operations() {
         let disk = bound.fork(seed ^ (stop << 20));
@@ -136,12 +139,11 @@ fn matrix(seed: u64, steps: usize, stride: u64) -> u64 {
                 worst = Loss::Power;
             }
         }
+        cases.set(cases.get() + 1);
         check(&disk, &promise, worst, &context);
         check(&disk, &promise, worst, &format!("{context}, once more"));
-        cases += 1;
         stop += stride;
     }
-    cases
 }
 
 /// Synced and confirmed commits survive a loss of power at any operation, confirmed ones a crash of the process; any
@@ -149,8 +151,27 @@ fn matrix(seed: u64, steps: usize, stride: u64) -> u64 {
 #[test]
 fn promised_commits_survive_a_death_at_every_operation() {
     let seeds = std::env::var("HIGHWATER_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(16);
-    let cases: u64 = (1..=seeds).map(|seed| matrix(seed, 60, 3)).sum();
-    assert!(cases > 900, "{cases}");
+    let cases = Cell::new(0);
+    (1..=seeds).for_each(|seed| matrix(seed, 60, 3, &cases));
+    assert!(cases.get() > 900, "{cases:?}");
+}
+
+/// Deaths until the matrix notices a planted fault.
+fn cases_until_found(bug: Bug) -> u64 {
+    let cases = Cell::new(0);
+    plant(Some(bug));
+    let found = (1..=16).any(|seed| catch_unwind(AssertUnwindSafe(|| matrix(seed, 60, 3, &cases))).is_err());
+    plant(None);
+    assert!(found, "the planted fault is found");
+    cases.get()
+}
+
+/// A segment whose name goes with the power takes synced commits with it. The matrix above is worth something because
+/// it finds this among its own first deaths.
+#[test]
+fn the_matrix_finds_a_log_that_does_not_sync_its_directory() {
+    let cases = cases_until_found(Bug::SkipDirectorySync);
+    assert!(cases < 50, "{cases}");
 }
 
 /// The process dies after it noted a checkpoint, unsynced, and before it removed the segments below; the next one dies

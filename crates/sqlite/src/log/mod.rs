@@ -266,12 +266,12 @@ impl Log {
     /// The system's; what is durable is then unknown, and the caller must stop.
     pub fn sync(&self) -> io::Result<()> {
         let _syncing = lock(&self.syncing);
-        let (files, directory, upto) = {
+        let (files, directory, tail, upto) = {
             let state = lock(&self.state);
             if state.synced == state.written && state.unsynced.is_empty() && !state.directory_unsynced {
                 return Ok(());
             }
-            (state.unsynced.clone(), state.directory_unsynced, state.written)
+            (state.unsynced.clone(), state.directory_unsynced, state.segments.back().copied(), state.written)
         };
         for (_, file) in &files {
             file.sync_data()?;
@@ -286,7 +286,8 @@ impl Log {
         let more = state.written > upto;
         state.unsynced.retain(|(start, _)| Some(*start) > done || (more && Some(*start) == done));
         if directory {
-            state.directory_unsynced = more && state.segments.back().copied() > done;
+            // A segment begun meanwhile may have been named too late for this sync, whether or not it holds a record.
+            state.directory_unsynced = state.segments.back().copied() > tail;
         }
         Ok(())
     }

@@ -2,5 +2,7 @@
 
 mod crash;
 mod golden;
+mod hooked;
 mod host;
+mod races;
 mod stories;

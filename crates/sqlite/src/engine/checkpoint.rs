@@ -17,6 +17,8 @@ impl Engine {
     /// # Errors
     /// `InvalidInput` if no record ends there; the system's. The log is kept then.
     pub fn checkpointed(&self, upto: LogPosition) -> io::Result<()> {
+        // A connection's own checkpoint and the upkeep's end at different places, and the later one must stand.
+        let _one = lock(&self.checkpointing);
         if lock(&self.meta).checkpoint.position >= upto {
             return Ok(());
         }
@@ -25,7 +27,9 @@ impl Engine {
         })?;
         // A loss of power must not leave the file ahead of the log.
         self.sync_log()?;
-        self.zero_gaps(upto)?;
+        if !self.zero_gaps(upto)? {
+            return Ok(());
+        }
         let fingerprint = fingerprint(&*self.database)?;
         lock(&self.commit).reserved_end = fingerprint.length;
         self.update_meta(false, |meta| {
@@ -64,11 +68,16 @@ impl Engine {
         self.checkpointed(upto)
     }
 
-    /// Zeroes pages that came in unwritten before `upto` and that an earlier shrink may have left something in.
-    fn zero_gaps(&self, upto: LogPosition) -> io::Result<()> {
+    /// Zeroes pages that came in unwritten before `upto` and that an earlier shrink may have left something in. `false`
+    /// if the unconfirmed record writes one of them: whether a checkpoint copied that page already is not known here, so
+    /// it is left alone, and the log is kept until a later checkpoint.
+    fn zero_gaps(&self, upto: LogPosition) -> io::Result<bool> {
         let mut state = lock(&self.commit);
         if state.gaps.is_empty() {
-            return Ok(());
+            return Ok(true);
+        }
+        if state.staged_writes_gap() {
+            return Ok(false);
         }
         let page_size = u64::from(self.binding.page_size);
         let mut page = vec![0; page_size as usize];
@@ -86,7 +95,7 @@ impl Engine {
             self.database.sync_all().map_err(|error| self.fail("the database file cannot be synced", error))?;
         }
         state.gaps.retain(|_, end| *end > upto);
-        Ok(())
+        Ok(true)
     }
 
     /// Releases the log that neither recovery nor the stream needs.

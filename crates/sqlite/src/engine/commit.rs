@@ -30,6 +30,12 @@ impl CommitState {
         Self { table, staged: None, reserved_end: length, gaps: BTreeMap::new() }
     }
 
+    /// Whether the unconfirmed record writes a page that came in unwritten.
+    pub fn staged_writes_gap(&self) -> bool {
+        let staged = self.staged.as_ref();
+        staged.is_some_and(|change| change.hashes.iter().any(|(number, _)| self.gaps.contains_key(number)))
+    }
+
     /// Applies the staged change; its record ends at `end`.
     fn confirm(&mut self, end: LogPosition) {
         let Some(change) = self.staged.take() else { return };

@@ -1,7 +1,7 @@
 //! The engine of one bound database: what happens at a commit, at a checkpoint, at open and at close.
 //!
 //! The VFS calls it under SQLite's locks, the replicator from its own thread, the timer from a third. Lock order:
-//! `commit`, then the log's, then `meta_file`, then `meta`; no lock is held while a hook runs, and `meta` never during
+//! `checkpointing`, `commit`, then the log's, then `meta_file`, then `meta`; no lock is held while a hook runs, and `meta` never during
 //! I/O.
 
 pub(crate) mod apply;
@@ -70,6 +70,8 @@ pub struct Engine {
     boot_id: Option<[u8; 16]>,
     database: Arc<dyn File>,
     log: Log,
+    /// Held from the first to the last step of noting a checkpoint.
+    checkpointing: Mutex<()>,
     commit: Mutex<CommitState>,
     meta_file: Mutex<MetaFile>,
     meta: Mutex<Meta>,
@@ -109,6 +111,7 @@ impl Engine {
             boot_id: opened.boot_id,
             database: opened.database,
             log,
+            checkpointing: Mutex::new(()),
             commit: Mutex::new(commit),
             meta_file: Mutex::new(opened.meta_file),
             meta: Mutex::new(opened.meta),

@@ -1,4 +1,4 @@
-//! A simulated disk that lets a test do something while a sync is under way.
+//! A simulated disk that lets a test do something while a call is under way.
 
 use highwater_disk::{Disk, File, OpenMode, SimDisk};
 use std::io;
@@ -7,20 +7,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// What is called at the next sync of a path, once the sync has happened and before its caller learns of it.
+/// The calls that can be hooked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// A read of a file.
+    Read,
+    /// A sync of a file or directory.
+    Sync,
+}
+
+/// What is called once a call has been carried out and before its caller learns of it.
 #[derive(Clone, Default)]
-pub struct Hooks(Arc<Mutex<Vec<(PathBuf, Hook)>>>);
+pub struct Hooks(Arc<Mutex<Vec<(Call, PathBuf, Hook)>>>);
 
 impl Hooks {
-    /// Calls `hook` at the next sync of this file or directory, once.
-    pub fn at_sync(&self, path: &Path, hook: impl FnOnce() + Send + 'static) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((path.to_path_buf(), Box::new(hook)));
+    /// Calls `hook` at the next such call on this file or directory, once.
+    pub fn at(&self, call: Call, path: &Path, hook: impl FnOnce() + Send + 'static) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((call, path.to_path_buf(), Box::new(hook)));
     }
 
-    fn fire(&self, path: &Path) {
+    fn fire(&self, call: Call, path: &Path) {
         let hook = {
             let mut hooks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            hooks.iter().position(|(at, _)| at == path).map(|at| hooks.remove(at).1)
+            hooks.iter().position(|(on, at, _)| *on == call && at == path).map(|at| hooks.remove(at).2)
         };
         if let Some(hook) = hook {
             hook();
@@ -52,7 +61,7 @@ impl Disk for HookedDisk {
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         let synced = self.disk.sync_directory(path);
-        self.hooks.fire(path);
+        self.hooks.fire(Call::Sync, path);
         synced
     }
 
@@ -79,7 +88,9 @@ impl Disk for HookedDisk {
 
 impl File for HookedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, offset)
+        let read = self.file.read_at(buffer, offset);
+        self.hooks.fire(Call::Read, &self.path);
+        read
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
@@ -88,13 +99,13 @@ impl File for HookedFile {
 
     fn sync_data(&self) -> io::Result<()> {
         let synced = self.file.sync_data();
-        self.hooks.fire(&self.path);
+        self.hooks.fire(Call::Sync, &self.path);
         synced
     }
 
     fn sync_all(&self) -> io::Result<()> {
         let synced = self.file.sync_all();
-        self.hooks.fire(&self.path);
+        self.hooks.fire(Call::Sync, &self.path);
         synced
     }
 

@@ -18,11 +18,18 @@ const ZEROS_BYTES: u64 = 1 << 20;
 pub(crate) struct Failure {
     pub what: String,
     pub error: io::Error,
+    /// What the disk holds now is unknown, whatever the system's words.
+    pub unsettled: bool,
 }
 
 impl Failure {
+    /// The disk has no space, and holds what it held before.
     pub(crate) fn is_full(&self) -> bool {
-        matches!(self.error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        !self.unsettled && matches!(self.error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+
+    fn unsettled(self) -> Self {
+        Self { unsettled: true, ..self }
     }
 }
 
@@ -33,14 +40,14 @@ impl std::fmt::Display for Failure {
 }
 
 impl From<Failure> for OpenError {
-    fn from(Failure { what, error }: Failure) -> Self {
+    fn from(Failure { what, error, .. }: Failure) -> Self {
         Self::Io { what, error }
     }
 }
 
 /// Says what was tried when it failed.
 pub(crate) fn tried<T>(result: io::Result<T>, verb: &str, path: &Path) -> Result<T, Failure> {
-    result.map_err(|error| Failure { what: format!("{verb} {}", path.display()), error })
+    result.map_err(|error| Failure { what: format!("{verb} {}", path.display()), error, unsettled: false })
 }
 
 /// A file that waits to become a segment.
@@ -118,18 +125,21 @@ impl Files {
     }
 
     /// Replaces the state file, durably. On a full disk the reserve makes room for it, once.
+    ///
+    /// The failure is a full disk only if the file is certainly the one of before: from the rename on the new one may be
+    /// found after a crash, and a failed sync says nothing of what is durable.
     pub(crate) fn write_state(&self, state: &State) -> Result<(), Failure> {
         let bytes = state.encode();
         match self.write_new_state(&bytes) {
             Err(failure) if failure.is_full() && self.disk.exists(&self.path("state.reserve")).unwrap_or(false) => {
                 self.remove(&self.path("state.reserve"))?;
-                self.sync_directory()?;
+                self.sync_directory().map_err(Failure::unsettled)?;
                 self.write_new_state(&bytes)?;
             }
             other => other?,
         }
-        self.rename(&self.path("state.new"), &self.path("state"))?;
-        self.sync_directory()
+        let renamed = self.rename(&self.path("state.new"), &self.path("state"));
+        renamed.and_then(|()| self.sync_directory()).map_err(Failure::unsettled)
     }
 
     fn write_new_state(&self, bytes: &[u8]) -> Result<(), Failure> {
@@ -137,7 +147,7 @@ impl Files {
         let file = self.open(&path, OpenMode::Create)?;
         tried(file.set_length(0), "cutting", &path)?;
         tried(file.write_at(bytes, 0), "writing", &path)?;
-        tried(file.sync_all(), "syncing", &path)
+        tried(file.sync_all(), "syncing", &path).map_err(Failure::unsettled)
     }
 
     /// Lays the reserve down again; a disk without room for it does without.

@@ -149,7 +149,7 @@ impl Log {
         self.seal()?;
         let Some(spare) = self.spares.pop() else {
             let error = std::io::Error::other("no spare segment was claimed");
-            return Err(self.poison(&Failure { what: "beginning a segment".to_owned(), error }));
+            return Err(self.poison(&Failure { what: "beginning a segment".to_owned(), error, unsettled: true }));
         };
         let number = self.next_number;
         let adjacent = self.segments.last().is_some_and(|segment| segment.number + 1 == number);

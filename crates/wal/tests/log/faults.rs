@@ -168,6 +168,32 @@ fn a_release_that_finds_no_space_loses_nothing_and_stops_nothing() {
     log.append(&[frame(1, 21, 2500)]).expect("append");
 }
 
+/// The story: a forget whose rename had happened, and whose directory sync found the disk full, counted as not having
+/// happened. The log went on, and after a crash the forgotten state dropped what was acknowledged since.
+#[test]
+fn a_disk_that_is_full_once_the_state_may_have_changed_stops_the_log() {
+    let hits = [(Operation::Rename, "state.new"), (Operation::SyncDirectory, ""), (Operation::Sync, "state.new")];
+    for (operation, path) in hits {
+        for seed in 0..10 {
+            let disk = SimDisk::new(seed);
+            let (mut log, _) = open(&disk);
+            log.append(&[frame(1, 1, 100), frame(2, 1, 100)]).expect("append");
+            log.sync().expect("sync");
+            disk.fail(operation, path, 0, 1, ENOSPC);
+            let result = log.forget(OwnerId(1));
+            assert!(matches!(result, Err(ReleaseError::Poisoned(_))), "{operation:?}: {result:?}");
+            assert!(matches!(log.append(&[frame(1, 2, 100)]), Err(AppendError::Poisoned(_))));
+            drop(log);
+            disk.power_loss();
+            let (mut log, recovered) = open(&disk);
+            assert_whole(&recovered, "after the failed forget");
+            let found = survivors(&recovered);
+            assert!(found == [frame(1, 1, 100), frame(2, 1, 100)] || found == [frame(2, 1, 100)], "{operation:?}");
+            log.append(&[frame(1, 2, 100)]).expect("it goes on");
+        }
+    }
+}
+
 #[test]
 fn a_frame_larger_than_a_segment_is_refused_and_a_large_batch_is_split() {
     let disk = SimDisk::new(3);

@@ -116,7 +116,7 @@ pub fn open<T: shard::Token>(
     disk.create_directory(&log_path).map_err(io(&log_path))?;
     disk.create_directory(&store_path).map_err(io(&store_path))?;
     disk.sync_directory(data).map_err(io(data))?;
-    let (mut log, recovered) = Log::open(Arc::clone(disk), &log_path, log_options(config))?;
+    let (mut log, recovered) = Log::open(Arc::clone(disk), &log_path, log_options(config, random))?;
     let first_start = !cluster.bootstrapped;
     if first_start {
         shard::bootstrap(&mut log, &recovered, cluster.node, cluster.groups).map_err(OpenError::Bootstrap)?;
@@ -168,11 +168,12 @@ fn make(config: &Config, disk: &dyn Disk, random: &mut dyn Random) -> Result<Clu
     Ok(cluster)
 }
 
-fn log_options(config: &Config) -> highwater_wal::Options {
+fn log_options(config: &Config, random: &mut dyn Random) -> highwater_wal::Options {
     highwater_wal::Options {
         segment_bytes: config.wal_segment_bytes,
         log_bytes_max: config.wal_bytes_max,
         boot_id: config.boot_id.clone(),
+        identity_new: Some(random.next_u64()),
         ..highwater_wal::Options::default()
     }
 }

@@ -60,13 +60,23 @@ pub struct Options {
     /// The running system's boot id, such as the kernel's; recorded, so that a restart can say whether the machine
     /// went down with the process. Up to 64 bytes.
     pub boot_id: String,
+    /// The name of a log that is made now: random bits, so that no segment of another log is ever taken for one of
+    /// this. A log that exists keeps its own. `None` derives it from the boot id, as tests may: all logs that are made in
+    /// one boot are then one.
+    pub identity_new: Option<u64>,
 }
 
 impl Default for Options {
     /// Segments of 64 MiB: 35 batches of 1 MiB a second fill one in two seconds, and zeroing one ahead takes a tenth
     /// of that.
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, log_bytes_max: 4 << 30, spare_segments_max: 4, boot_id: String::new() }
+        Self {
+            segment_bytes: 64 << 20,
+            log_bytes_max: 4 << 30,
+            spare_segments_max: 4,
+            boot_id: String::new(),
+            identity_new: None,
+        }
     }
 }
 

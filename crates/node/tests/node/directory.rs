@@ -23,6 +23,22 @@ fn an_empty_directory_is_made_once_and_keeps_its_identity() {
 }
 
 #[test]
+fn each_directory_names_its_log_at_random_and_keeps_the_name() {
+    let identity = |host: &Host| {
+        let file = host.disk.open(Path::new("/data/wal/state"), OpenMode::Read).expect("the log's state");
+        let mut identity = [0; 8];
+        file.read_exact_at(&mut identity, 14).expect("read");
+        identity
+    };
+    let (mut one, other) = (Host::serving(1), Host::serving(2));
+    let before = identity(&one);
+    assert_ne!(before, identity(&other), "both were made in one boot");
+    one.kill();
+    one.open().expect("opens");
+    assert_eq!(identity(&one), before);
+}
+
+#[test]
 fn a_second_server_on_a_directory_is_refused() {
     let host = Host::serving(1);
     let disk: Arc<dyn Disk> = Arc::new(host.disk.clone());

@@ -110,8 +110,12 @@ fn candidates(files: &Files, listing: &Listing) -> Result<Vec<Candidate>, OpenEr
     Ok(found)
 }
 
-/// A log's identity, so that a segment of another log is not taken for its own. The boot id is the only entropy here.
-fn identity(boot_id: &str) -> u64 {
+/// A new log's identity, so that a segment of another log is not taken for its own.
+fn identity_new(options: &Options) -> u64 {
+    options.identity_new.unwrap_or_else(|| identity_of_boot(&options.boot_id))
+}
+
+fn identity_of_boot(boot_id: &str) -> u64 {
     boot_id.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
@@ -137,7 +141,7 @@ fn before(files: &Files, listing: &Listing, candidates: &[Candidate], options: &
         _ => None,
     });
     let state = State {
-        identity: headers.into_iter().next().unwrap_or_else(|| identity(&options.boot_id)),
+        identity: headers.into_iter().next().unwrap_or_else(|| identity_new(options)),
         condition: Condition::Open,
         boot_id: options.boot_id.clone(),
         first_segment: listing.segments.first().copied().unwrap_or(1),

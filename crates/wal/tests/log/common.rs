@@ -14,7 +14,8 @@ pub const SEGMENT: u64 = 8 * PAGE;
 
 /// Small segments, so that a short script rolls often.
 pub fn options() -> Options {
-    Options { segment_bytes: SEGMENT, log_bytes_max: 1 << 20, spare_segments_max: 2, boot_id: "boot-1".to_owned() }
+    let boot_id = "boot-1".to_owned();
+    Options { segment_bytes: SEGMENT, log_bytes_max: 1 << 20, spare_segments_max: 2, boot_id, ..Options::default() }
 }
 
 /// A frame whose payload follows from its owner, position and length.

@@ -1,12 +1,13 @@
 //! Bits turn over, pages cannot be read, files vanish: each owner gets the verdict that its own frames deserve.
 
-use crate::common::{PAGE, SEGMENT, assert_whole, frame, names, open, segment_path, survivors, try_open};
+use crate::common::{DIRECTORY, PAGE, SEGMENT, assert_whole, frame, names, open, segment_path, survivors, try_open};
 use highwater_base::OwnerId;
 use highwater_disk::sim::{EIO, Operation};
 use highwater_disk::{Disk, SimDisk};
-use highwater_wal::{Frame, Location, OpenError, Recovered, Verdict};
+use highwater_wal::{Frame, Location, Log, OpenError, Options, Recovered, Verdict};
 use proptest::prelude::*;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A frame with the place of its payload.
 struct Laid {
@@ -310,6 +311,32 @@ fn a_later_version_is_refused_and_nothing_is_touched() {
         }
         assert!(disk.files() == before);
     }
+}
+
+/// The story: all logs that were made in one boot had one identity, so that a segment which an operator copied into the
+/// wrong directory read back as this log's own.
+#[test]
+fn a_segment_of_another_log_of_the_same_boot_is_not_taken_for_its_own() {
+    let written = |identity: u64, length: usize| {
+        let disk = SimDisk::new(identity);
+        let options = || Options { identity_new: Some(identity), ..crate::common::options() };
+        let (mut log, _) = Log::open(Arc::new(disk.clone()), Path::new(DIRECTORY), options()).expect("open");
+        for position in 1..=3 {
+            log.append(&[frame(1, position, length)]).expect("append");
+            log.sync().expect("sync");
+        }
+        log.close().expect("close");
+        disk
+    };
+    let (disk, other) = (written(1, 100), written(2, 200));
+    let files = other.files();
+    let (path, foreign) = files.iter().find(|(path, _)| *path == segment_path(1)).expect("a segment");
+    let file = disk.open(path, highwater_disk::OpenMode::Write).expect("open");
+    file.write_at(foreign, 0).expect("write");
+    // Whichever identity a later start would draw, a log keeps its own.
+    let (_, recovered) = open(&disk);
+    assert_eq!(names(&survivors(&recovered)), []);
+    assert!(matches!(recovered.verdict(OwnerId(1)), Verdict::Damaged { .. }));
 }
 
 proptest! {

@@ -1,0 +1,88 @@
+//! What must hold, each with its sentence. Everything that the simulator checks is one of these.
+
+use std::fmt;
+
+/// A promise that a run holds the system to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Invariant {
+    /// What was acknowledged, or read by anyone, is there at its offset with its bytes, for as long as its stream is.
+    AcknowledgedIsThere,
+    /// A repeat is answered with the receipt of the write that it repeats, and no write is applied twice.
+    RepeatHasTheReceipt,
+    /// Nothing is in a stream that nobody wrote to it, or that was refused.
+    NothingUnwritten,
+    /// A stream is whole writes one after another: offsets are distinct and contiguous.
+    OffsetsContiguous,
+    /// Under one producer's key every number applies once and in order, and nothing of an older epoch after a claim.
+    EpochsInOrder,
+    /// A deleted history never comes back, a closed stream never grows, and neither happens unasked.
+    DeletedStaysDeleted,
+    /// After every restart the log and the stores agree: every group serves, and no verdict speaks of damage.
+    RestartAgrees,
+    /// A database's stream is claims and a prefix of its owners' logs, each commit once and in order.
+    StreamIsLogPrefix,
+    /// A restore at any moment equals the database as it was at that commit, page by page.
+    RestoreEqualsDatabase,
+    /// What `synced()` answered for is in the stream, and the caller was still the owner when it asked.
+    SyncedIsOwned,
+    /// What an engine confirmed under a sync, or sent, survives a loss of power; every recovery is some commit whole.
+    ConfirmedSurvives,
+    /// A database stops only because somebody took its stream from it.
+    StopHasACause,
+    /// Once the faults are over everything converges: writes succeed, replicators drain, `synced()` resolves.
+    Heals,
+}
+
+impl Invariant {
+    /// The sentence.
+    #[must_use]
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::AcknowledgedIsThere => "what was acknowledged or read is there at its offset with its bytes",
+            Self::RepeatHasTheReceipt => "a repeat is answered with the receipt of the write that it repeats",
+            Self::NothingUnwritten => "nothing is in a stream that nobody wrote to it, or that was refused",
+            Self::OffsetsContiguous => "a stream is whole writes one after another",
+            Self::EpochsInOrder => "every number of a key applies once, in order, and no older epoch after a claim",
+            Self::DeletedStaysDeleted => "what is deleted stays deleted, what is closed stays closed",
+            Self::RestartAgrees => "after every restart the log and the stores agree",
+            Self::StreamIsLogPrefix => "a database's stream is claims and a prefix of its owners' logs",
+            Self::RestoreEqualsDatabase => "a restore equals the database at that commit, page by page",
+            Self::SyncedIsOwned => "what synced() answered for is in the stream, under its caller's ownership",
+            Self::ConfirmedSurvives => "what was confirmed under a sync, or sent, survives a loss of power",
+            Self::StopHasACause => "a database stops only because somebody took its stream from it",
+            Self::Heals => "once the faults are over everything converges",
+        }
+    }
+}
+
+/// A promise that did not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub invariant: Invariant,
+    /// What was seen.
+    pub seen: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ({}): {}", self.invariant, self.invariant.sentence(), self.seen)
+    }
+}
+
+/// What a check gives.
+pub type Checked<T = ()> = Result<T, Violation>;
+
+/// Reports that a promise did not hold.
+/// # Errors
+/// Always: the violation.
+pub fn violated<T>(invariant: Invariant, seen: impl Into<String>) -> Checked<T> {
+    Err(Violation { invariant, seen: seen.into() })
+}
+
+/// Holds a promise against what was seen.
+/// # Errors
+/// The violation, if it does not hold.
+pub fn hold(invariant: Invariant, holds: bool, seen: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { violated(invariant, seen()) }
+}

@@ -1,0 +1,6 @@
+//! The simulator's runs: the corpus, random seeds within a budget, the same seed twice, and planted faults.
+
+mod corpus;
+mod determinism;
+mod planted;
+mod random;

@@ -160,6 +160,7 @@ impl<T: Token> Solo<T> {
                         tracing::debug!(%error, "the log gave nothing back");
                     }
                 }
+                Output::Abandon(owner) => self.log.abandon(owner),
                 Output::Failed(reason) => self.failed = Some(reason),
             }
         }

@@ -1,6 +1,6 @@
 //! The files of a log's directory.
 
-use crate::format::segment::{segment_name, segment_number};
+use crate::format::segment::{kept_name, segment_name, segment_number};
 use crate::format::state::State;
 use crate::types::OpenError;
 use highwater_base::planted::{Bug, active};
@@ -94,6 +94,11 @@ impl Files {
 
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<(), Failure> {
         tried(self.disk.rename(from, to), "renaming", from)
+    }
+
+    /// Gives a segment's file the name under which nobody touches it any more.
+    pub(crate) fn set_aside(&self, number: u64) -> Result<(), Failure> {
+        self.rename(&self.segment_path(number), &self.path(&kept_name(number)))
     }
 
     pub(crate) fn sync_directory(&self) -> Result<(), Failure> {

@@ -39,6 +39,8 @@ pub struct Metrics {
     pub segments_made: u64,
     /// Segments given back.
     pub segments_released: u64,
+    /// Segments set aside for owners that could not be believed any more.
+    pub segments_kept: u64,
     /// Bytes of the segments in use.
     pub log_bytes: u64,
 }
@@ -92,6 +94,7 @@ fn panicked() -> Poisoned {
 struct Queue {
     submissions: Vec<Submission>,
     releases: BTreeMap<OwnerId, u64>,
+    abandoned: Vec<OwnerId>,
     forgets: Vec<(OwnerId, Answer<bool>)>,
     spare: Option<crate::log::SpareDone>,
     stopping: bool,
@@ -181,6 +184,11 @@ impl WriterHandle {
         self.shared.work.notify_one();
     }
 
+    /// As [`Log::abandon`], with the next round.
+    pub fn abandon(&self, owner: OwnerId) {
+        self.shared.lock().abandoned.push(owner);
+    }
+
     /// As [`Log::forget`], in the background; `done` hears on the writer's thread whether it is durable.
     pub fn forget(&self, owner: OwnerId, done: Forgotten) {
         let mut queue = self.shared.lock();
@@ -223,6 +231,7 @@ struct Worker {
 struct Round {
     submissions: Vec<Submission>,
     releases: BTreeMap<OwnerId, u64>,
+    abandoned: Vec<OwnerId>,
     forgets: Vec<(OwnerId, Answer<bool>)>,
     spare: Option<crate::log::SpareDone>,
     last: bool,
@@ -260,6 +269,7 @@ impl Worker {
                 return Round {
                     submissions: take_batch(&mut queue.submissions),
                     releases: std::mem::take(&mut queue.releases),
+                    abandoned: std::mem::take(&mut queue.abandoned),
                     forgets: std::mem::take(&mut queue.forgets),
                     spare: queue.spare.take(),
                     last: idle && queue.stopping,
@@ -271,6 +281,9 @@ impl Worker {
 
     /// Does a round; the error that ended the log, if one did.
     fn do_round(&mut self, round: Round) -> Option<Poisoned> {
+        for owner in round.abandoned {
+            self.log.abandon(owner);
+        }
         let mut poisoned = self.commit(round.submissions);
         for (owner, first_needed) in round.releases {
             // A full disk keeps the segment; the owner's next release tries again.

@@ -21,13 +21,13 @@ impl<T> GroupCore<T> {
         for entry in entries {
             let location = self.take_location(entry.index)?;
             let index = entry.index;
+            // Whoever proposed one that cannot be applied is told with the others who wait.
+            let done = apply_entry(entry, location, &mut self.machine, &mut self.store)?;
             let waiting = self.proposals.remove(&index);
             if let Some(waiting) = &waiting {
                 *uncommitted = uncommitted.saturating_sub(waiting.bytes);
             }
-            let Some((path, applied)) = apply_entry(entry, location, &mut self.machine, &mut self.store)? else {
-                continue;
-            };
+            let Some((path, applied)) = done else { continue };
             self.count(applied.effect);
             if applied.effect.is_some() {
                 changed.push(path);

@@ -60,6 +60,12 @@ impl<T> GroupCore<T> {
         }
     }
 
+    /// Whether it goes on: its checkpoints release what it has in the log. What a stopped one has applied in part must
+    /// never become its checkpoint.
+    pub fn goes_on(&self) -> bool {
+        matches!(self.state, GroupState::Starting | GroupState::Serving)
+    }
+
     /// The frames of a batch, each with its place in the group's order.
     ///
     /// Hard state comes first, for what a torn batch leaves, and stands at the last entry of the log, so that it goes
@@ -96,6 +102,7 @@ impl<T> GroupCore<T> {
     pub fn stop(&mut self, reason: String, out: &mut Vec<Output<T>>) {
         tracing::error!(group = self.id.0, reason, "a group stopped");
         self.state = GroupState::Stopped(reason);
+        out.push(Output::Abandon(self.owner));
         self.abandon(&Unavailable::ApplyStopped, out);
     }
 

@@ -108,6 +108,8 @@ pub enum Output<T> {
     Reclaim(Reclaim),
     /// Tell the log that an owner needs nothing below a position.
     Release(OwnerId, u64),
+    /// Tell the log that an owner releases nothing any more, so that it holds nobody up for its sake.
+    Abandon(OwnerId),
     /// The log or a thread failed: nothing will be acknowledged any more. Stop the node.
     Failed(String),
 }

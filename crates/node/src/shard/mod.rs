@@ -18,6 +18,7 @@ pub use recover::{Recovery, bootstrap};
 use crate::api::{GroupState, GroupStatus, ReadRequest, Unavailable};
 use crate::route::group_of;
 use group::{GroupCore, Handed, Waiting};
+use highwater_base::{GroupId, OwnerId};
 use highwater_wal::{AppendError, Frame, Location};
 use read::{Question, ReadAsked};
 use std::collections::BTreeSet;
@@ -110,6 +111,8 @@ impl<T: Token> ShardCore<T> {
                     group.raft.campaign();
                 }
                 self.dirty.insert(number);
+            } else {
+                out.push(Output::Abandon(OwnerId::group(GroupId(number))));
             }
         }
         self.turn(now, out);
@@ -375,13 +378,7 @@ impl<T: Token> ShardCore<T> {
         if self.checkpoint_running || self.failed.is_some() {
             return;
         }
-        let groups = || {
-            self.slots.iter().filter_map(|s| match s {
-                Slot::Up(group) => Some(group),
-                Slot::Down(_) => None,
-            })
-        };
-        let ready = || groups().filter(|g| g.checkpoint.may_begin(now.monotonic));
+        let ready = || self.going_on().filter(|g| g.checkpoint.may_begin(now.monotonic));
         let pinning = ready().filter_map(|g| g.checkpoint.segment_oldest().map(|s| (s, g.id))).min();
         let pinning = pinning.filter(|(segment, _)| {
             let span = self.segment_newest.saturating_sub(*segment);
@@ -399,12 +396,17 @@ impl<T: Token> ShardCore<T> {
         }
     }
 
+    fn going_on(&self) -> impl Iterator<Item = &GroupCore<T>> {
+        self.slots.iter().filter_map(|slot| match slot {
+            Slot::Up(group) if group.goes_on() => Some(&**group),
+            Slot::Up(_) | Slot::Down(_) => None,
+        })
+    }
+
     /// Bytes of the segments that hold what is still needed, as far as is known here.
     fn log_bytes(&self) -> u64 {
-        let oldest = self.slots.iter().filter_map(|s| match s {
-            Slot::Up(group) => group.checkpoint.segment_oldest(),
-            Slot::Down(_) => None,
-        });
+        // The others' segments are set aside when they are in the way.
+        let oldest = self.going_on().filter_map(|group| group.checkpoint.segment_oldest());
         let span = oldest.min().map_or(0, |oldest| self.segment_newest.saturating_sub(oldest) + 1);
         span.saturating_mul(self.options.wal_segment_bytes)
     }

@@ -100,6 +100,7 @@ impl ShardThread {
                 Output::Checkpoint(group, checkpoint) => self.background(Work::Checkpoint(group, checkpoint)),
                 Output::Reclaim(reclaim) => self.background(Work::Reclaim(reclaim)),
                 Output::Release(owner, first_needed) => self.writer.release(owner, first_needed),
+                Output::Abandon(owner) => self.writer.abandon(owner),
                 Output::Failed(reason) => self.shared.fail(reason),
             }
         }

@@ -1,10 +1,11 @@
 //! Disks that fail and disks that are full.
 
 use crate::harness::{Host, append};
+use highwater_consensus::entry::ENTRY_HEADER_BYTES;
 use highwater_disk::sim::Operation as On;
 use highwater_node::Unavailable;
 use highwater_node::api::GroupState;
-use highwater_node::shard::Answer;
+use highwater_node::shard::{Answer, Input, Proposal};
 
 #[test]
 fn a_sync_that_fails_answers_no_one_and_stops_the_node() {
@@ -211,6 +212,76 @@ fn a_damaged_group_refuses_to_serve_and_the_others_serve() {
     assert_eq!(status[1].state, GroupState::Serving);
     assert!(host.node().core().ready(), "the node serves what it can");
     assert!(host.disk.files().iter().any(|(path, _)| path == &index), "its files are kept");
+}
+
+/// The story: one damaged group released nothing any more, so the log filled up behind its oldest frame, and the healthy
+/// ones were refused every write for good.
+#[test]
+fn a_damaged_group_does_not_fill_the_log_for_the_healthy_ones() {
+    let mut host = Host::serving(3);
+    let (in_0, in_1) = two_groups();
+    for path in [&in_0, &in_1] {
+        host.create(path);
+        host.append(path, &[9; 60_000]);
+        host.node().checkpoint();
+    }
+    // What only the log holds of group 0.
+    host.append(&in_0, &[8; 10_000]);
+    host.power_off();
+    let files = host.disk.files().into_iter().map(|(path, _)| path);
+    let mut indexes = files.filter(|p| p.starts_with("/data/store/g0") && p.to_string_lossy().contains("index"));
+    let index = indexes.next().expect("group 0 has an index");
+    host.disk.flip_bit(&index, 40).expect("in the file");
+    for round in 0..2 {
+        host.open().expect("the node opens");
+        assert_eq!(host.write(&in_0, append(b"x")), Err(Unavailable::ApplyStopped));
+        for i in 0..100u64 {
+            let answer = host.write(&in_1, append(&[1; 60_000]));
+            assert!(answer.is_ok(), "write {i} of round {round}: {answer:?}");
+            host.node().checkpoint();
+        }
+        assert!(host.node().log_bytes() <= host.config.wal_bytes_max);
+        let kept = host.disk.files().into_iter().filter(|(path, _)| path.to_string_lossy().ends_with(".kept"));
+        assert!(kept.count() > 0, "what the damaged group had in the log is gone");
+        host.kill();
+    }
+    // Its files are put right, but what it had in the log is no part of that any more: it may not serve without it.
+    host.disk.flip_bit(&index, 40).expect("in the file");
+    host.open().expect("the node opens");
+    assert_eq!(host.write(&in_0, append(b"x")), Err(Unavailable::ApplyStopped));
+    assert_eq!(host.content(&in_1).map(|c| c.len()), Some(60_000 + 2 * 100 * 60_000));
+}
+
+/// The story: a group stopped in the middle of a batch. Its next checkpoint stored what it had applied of that under the
+/// index before it, so that a restart would have applied the same entries a second time; and the log waited for it.
+#[test]
+fn a_group_that_stopped_makes_no_checkpoint_and_does_not_fill_the_log_either() {
+    let mut host = Host::serving(4);
+    let (in_0, in_1) = two_groups();
+    host.create(&in_0);
+    host.create(&in_1);
+    let files = |host: &Host| -> Vec<_> {
+        host.disk.files().into_iter().filter(|(path, _)| path.starts_with("/data/store/g0")).collect()
+    };
+    let (_, good) = host.proposal(&in_0, append(&[7; 60_000]));
+    let unreadable = Proposal { path: in_0.clone(), record: vec![0xff; ENTRY_HEADER_BYTES + 20] };
+    let token = host.token();
+    host.node().turn([good, Input::Write { token, proposal: unreadable }]);
+    let before = files(&host);
+    host.node().sync();
+    let answer = host.answer(token);
+    assert!(matches!(answer, Some(Answer::Write(Err(Unavailable::OutcomeUnknown { .. })))), "{answer:?}");
+    assert!(matches!(host.node().core().status()[0].state, GroupState::Stopped(_)));
+    for i in 0..100 {
+        let answer = host.write(&in_1, append(&[1; 60_000]));
+        assert!(answer.is_ok(), "write {i}: {answer:?}");
+        host.node().checkpoint();
+    }
+    assert!(files(&host) == before, "the stopped group made a checkpoint");
+    host.power_off();
+    host.open().expect("the node opens");
+    assert_eq!(host.write(&in_0, append(b"x")), Err(Unavailable::ApplyStopped));
+    host.append(&in_1, b"x");
 }
 
 /// Two paths, of group 0 and of group 1.

@@ -63,6 +63,11 @@ pub(crate) fn segment_name(number: u64) -> String {
     format!("{number:016x}.segment")
 }
 
+/// The name of a segment that was set aside for an owner that could not be believed any more.
+pub(crate) fn kept_name(number: u64) -> String {
+    format!("{number:016x}.kept")
+}
+
 /// The number of the segment that has this name.
 pub(crate) fn segment_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".segment")?;

@@ -7,7 +7,7 @@ use crate::format::sector::{PAGE_DATA, SectorWriter};
 use crate::format::segment::SegmentHeader;
 use crate::format::state::OwnerState;
 use crate::format::{PAGE, Place};
-use crate::types::{AppendError, Frame, Location, Poisoned};
+use crate::types::{AppendError, Frame, Location, Poisoned, ReleaseError};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A file that should be made before it is needed, away from the thread that appends.
@@ -101,8 +101,18 @@ impl Log {
 
     /// Makes sure that so many segments can be had.
     fn claim(&mut self, segments: usize) -> Result<(), AppendError> {
-        let (bytes, added) = (self.bytes(), segments as u64 * self.options.segment_bytes);
-        if segments > 0 && bytes + added > self.options.log_bytes_max {
+        if segments == 0 {
+            return Ok(());
+        }
+        let added = segments as u64 * self.options.segment_bytes;
+        if self.bytes() + added > self.options.log_bytes_max {
+            match self.make_room() {
+                Ok(_) | Err(ReleaseError::Full) => {}
+                Err(ReleaseError::Poisoned(error)) => return Err(error.into()),
+            }
+        }
+        let bytes = self.bytes();
+        if bytes + added > self.options.log_bytes_max {
             return Err(AppendError::Full { bytes });
         }
         while self.spares.len() < segments {

@@ -19,7 +19,7 @@ use crate::writer::Metrics;
 use highwater_base::OwnerId;
 use highwater_base::planted::{Bug, active};
 use highwater_disk::{Disk, File};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,6 +29,8 @@ pub struct Log {
     options: Options,
     identity: u64,
     owners: BTreeMap<OwnerId, Owner>,
+    /// Owners that release nothing any more in this run.
+    abandoned: BTreeSet<OwnerId>,
     /// Oldest first; the last one takes frames, if `tail` says so.
     segments: Vec<Segment>,
     tail: Tail,
@@ -133,12 +135,19 @@ impl Log {
         self.forget_owner(owner)
     }
 
+    /// Notes that `owner` will append and release nothing any more in this run. Its frames stay where they are for as long
+    /// as the others have room. When the log would be full for them, the segments that it alone needs are set aside,
+    /// and it is marked damaged, durably: its frames are then no part of the log any more, and their files are kept.
+    pub fn abandon(&mut self, owner: OwnerId) {
+        self.abandoned.insert(owner);
+    }
+
     /// The owners that still need the oldest segment, each with its highest position there: once all of them have
     /// released past that, the segment can go. Empty while there is only the segment that is being written.
     #[must_use]
     pub fn oldest_segment_needs(&self) -> Vec<(OwnerId, u64)> {
         match self.segments.first() {
-            Some(segment) if self.segments.len() > 1 || !self.tail.open => self.needs(segment).collect(),
+            Some(segment) if self.segments.len() > 1 || !self.tail.open => self.holds(segment).collect(),
             _ => Vec::new(),
         }
     }
@@ -219,6 +228,16 @@ impl Log {
             segment: segment.number,
             offset: self.tail.flush_pos,
         })
+    }
+
+    /// The owners that need something in a segment and can still release it, each with its highest position there. One
+    /// that is marked starts anew or never again: it holds nobody up, and its segments are set aside.
+    fn holds(&self, segment: &Segment) -> impl Iterator<Item = (OwnerId, u64)> {
+        self.needs(segment).filter(|(owner, _)| !self.is_marked(*owner))
+    }
+
+    fn is_marked(&self, owner: OwnerId) -> bool {
+        self.owners.get(&owner).is_some_and(|owner| !owner.state.mark.is_whole())
     }
 
     /// The owners that need something in a segment, each with its highest position there.

@@ -13,7 +13,7 @@ use crate::types::{OpenError, Options};
 use crate::writer::Metrics;
 use highwater_base::codec::DecodeError;
 use highwater_disk::{File, OpenMode, create_directory_durably};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Pages of the smallest segment: enough for a header, a frame and the table of some owners.
@@ -68,8 +68,13 @@ pub(super) fn open(files: Files, options: Options) -> Result<(Log, Recovered), O
     let candidates = candidates(&files, &listing)?;
     let before = before(&files, &listing, &candidates, &options)?;
     let first = before.state.first_segment;
+    // A crash came between the record and the file. It may have been one to set aside.
+    let marked = before.state.owners.values().any(|owner| !owner.mark.is_whole());
     for number in listing.segments.iter().filter(|number| **number < first) {
-        files.remove(&files.segment_path(*number))?;
+        match marked {
+            true => files.set_aside(*number)?,
+            false => files.remove(&files.segment_path(*number))?,
+        }
     }
     let candidates: Vec<_> = candidates.into_iter().filter(|found| found.number >= first).collect();
     let (merged, newest) = judge(&files, &before, &candidates)?;
@@ -242,6 +247,7 @@ fn assemble(
     let mut log = Log {
         identity: state.identity,
         owners,
+        abandoned: BTreeSet::new(),
         segments: Vec::new(),
         tail: Tail::default(),
         first_segment: state.first_segment,

@@ -1,7 +1,7 @@
 //! Giving space back.
 
-use super::{Log, Owner};
-use crate::files::Spare;
+use super::{Log, Owner, Segment};
+use crate::files::{Failure, Spare};
 use crate::format::PAGE;
 use crate::format::state::{Condition, Spot};
 use crate::recovered::Verdict;
@@ -9,50 +9,88 @@ use crate::types::{ReleaseError, Released};
 use highwater_base::OwnerId;
 
 impl Log {
-    /// Gives back the oldest segments that nobody needs; never the one that is being written.
+    /// Gives back the oldest segments that nobody needs, and sets aside those that only marked owners do; never the one
+    /// that is being written.
     pub(super) fn reclaim(&mut self) -> Result<Released, ReleaseError> {
+        let free = self.free(|log, segment| log.holds(segment).next().is_none());
+        self.take_out(free, &[])
+    }
+
+    /// Sets aside the oldest segments that only abandoned owners need, and marks these: the log would be full for the
+    /// others.
+    pub(super) fn make_room(&mut self) -> Result<Released, ReleaseError> {
+        let free = self.free(|log, segment| log.holds(segment).all(|(owner, _)| log.abandoned.contains(&owner)));
+        let segments = &self.segments[..free];
+        let lost = segments.iter().flat_map(|segment| self.holds(segment).map(|(owner, _)| (owner, segment.number)));
+        let lost: Vec<_> = lost.collect();
+        self.take_out(free, &lost)
+    }
+
+    /// How many of the oldest ended segments are `free`.
+    fn free(&self, free: impl Fn(&Self, &Segment) -> bool) -> usize {
         let ended = self.segments.len() - usize::from(self.tail.open && !self.segments.is_empty());
-        let free = self.segments[..ended].iter().take_while(|segment| self.needs(segment).next().is_none()).count();
+        self.segments[..ended].iter().take_while(|segment| free(self, segment)).count()
+    }
+
+    /// Takes the `free` oldest segments out of the log, and marks the owners that `lost` names, each with a segment.
+    fn take_out(&mut self, free: usize, lost: &[(OwnerId, u64)]) -> Result<Released, ReleaseError> {
         if free == 0 {
             return Ok(Released::default());
         }
+        let before: Vec<_> = self.owners.iter().map(|(owner, known)| (*owner, known.state)).collect();
+        let (first_segment, unlisted) = (self.first_segment, self.unlisted);
         let first = self.segments.get(free).map_or(self.next_number, |segment| segment.number);
         self.rebase(free, first);
-        let before = (self.first_segment, self.unlisted);
         self.first_segment = first;
+        for (owner, segment) in lost {
+            if let Some(known) = self.owners.get_mut(owner).filter(|known| known.state.mark.is_whole()) {
+                known.state.mark = Verdict::Damaged { segment: *segment, offset: 0 };
+            }
+        }
         if let Verdict::Recovering { segment, .. } | Verdict::Damaged { segment, .. } = self.unlisted
             && segment < first
         {
             self.unlisted = Verdict::Whole;
         }
         if let Err(error) = self.record() {
-            (self.first_segment, self.unlisted) = before;
+            (self.first_segment, self.unlisted) = (first_segment, unlisted);
+            for (owner, state) in before {
+                self.owners.entry(owner).and_modify(|known| known.state = state);
+            }
             return Err(error);
         }
         let mut released = Released::default();
         for segment in self.segments.drain(..free).collect::<Vec<_>>() {
-            self.reader.remove(segment.number);
             released.segments += 1;
             released.bytes += segment.bytes;
-            let path = self.files.segment_path(segment.number);
-            let reuse = !segment.garbage
-                && segment.bytes == self.options.segment_bytes
-                && self.spares.len() < self.options.spare_segments_max
-                && segment.file.length().is_ok_and(|length| length == segment.bytes);
-            let done = if reuse {
-                self.next_spare += 1;
-                let spare = self.files.path(&format!("spare-{:016x}", self.next_spare));
-                let done = self.files.rename(&path, &spare);
-                self.spares.push(Spare { path: spare, file: segment.file });
-                done
-            } else {
-                self.files.remove(&path)
-            };
-            done.map_err(|failure| self.poison(&failure))?;
+            self.put_away(segment).map_err(|failure| self.poison(&failure))?;
         }
         self.metrics.segments_released += released.segments;
         self.files.restore_reserve().map_err(|failure| self.poison(&failure))?;
         Ok(released)
+    }
+
+    /// Does with the file of a segment that is no part of the log any more what is due: keeps it for an owner that still
+    /// needed it, or uses it again, or removes it.
+    fn put_away(&mut self, segment: Segment) -> Result<(), Failure> {
+        self.reader.remove(segment.number);
+        if self.needs(&segment).next().is_some() {
+            self.metrics.segments_kept += 1;
+            return self.files.set_aside(segment.number);
+        }
+        let path = self.files.segment_path(segment.number);
+        let reuse = !segment.garbage
+            && segment.bytes == self.options.segment_bytes
+            && self.spares.len() < self.options.spare_segments_max
+            && segment.file.length().is_ok_and(|length| length == segment.bytes);
+        if !reuse {
+            return self.files.remove(&path);
+        }
+        self.next_spare += 1;
+        let spare = self.files.path(&format!("spare-{:016x}", self.next_spare));
+        self.files.rename(&path, &spare)?;
+        self.spares.push(Spare { path: spare, file: segment.file });
+        Ok(())
     }
 
     /// Moves every owner's base to the start of segment `first`, the one behind the `free` oldest.

@@ -1,9 +1,14 @@
 //! Space comes back, and nothing that was needed goes with it.
 
-use crate::common::{PAGE, assert_whole, frame, open, segment_path, survivors, try_open};
+use crate::common::{
+    DIRECTORY, PAGE, SEGMENT, assert_whole, frame, names, open, options, segment_path, survivors, try_open,
+};
 use highwater_base::OwnerId;
 use highwater_disk::{Disk, OpenMode, SimDisk};
-use highwater_wal::ReadError;
+use highwater_wal::{Log, Options, ReadError, Verdict};
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Arc;
 
 /// The story: a log removed a segment whose entries a later record had made needless, and the file system made the
 /// removal durable before the record (Ursula, 2026). After a power loss the record was gone, the segment too, and the
@@ -190,5 +195,98 @@ fn a_segment_with_turned_bytes_is_not_used_again() {
         let crashed = disk.fork(round);
         assert_whole(&open(&crashed).1, &format!("after round {round}"));
         log.release(OwnerId(1), round - 4).expect("released");
+    }
+}
+
+/// Owner 1 has frames in the first segments and is abandoned; owner 2 goes on until the log would be full, `rounds` of
+/// it. Returns the last one that was durable.
+fn go_on_beside_an_abandoned_owner(disk: &SimDisk, rounds: RangeInclusive<u64>) -> u64 {
+    let options = Options { log_bytes_max: 8 * SEGMENT, ..options() };
+    let Ok((mut log, _)) = Log::open(Arc::new(disk.clone()), Path::new(DIRECTORY), options) else { return 0 };
+    log.abandon(OwnerId(1));
+    let last = *rounds.end();
+    for round in rounds {
+        let appended = log.append(&[frame(2, round, 9_000)]).is_ok() && log.sync().is_ok();
+        if !appended {
+            return round - 1;
+        }
+        drop(log.release(OwnerId(2), round.saturating_sub(2)));
+    }
+    last
+}
+
+fn with_a_stopped_owner(seed: u64) -> SimDisk {
+    let disk = SimDisk::new(seed);
+    let (mut log, _) = open(&disk);
+    for position in 1..=4 {
+        log.append(&[frame(1, position, 9_000), frame(2, 0, 10)]).expect("append");
+        log.sync().expect("sync");
+    }
+    log.close().expect("closed");
+    disk
+}
+
+/// The story: one group of sixteen was damaged, and released nothing any more. The log filled up behind its oldest
+/// frame, and refused every write of the other fifteen for good.
+#[test]
+fn an_owner_that_went_down_does_not_hold_up_the_others_and_its_segments_are_kept() {
+    let disk = with_a_stopped_owner(1);
+    let before: Vec<_> = segments(&disk);
+    assert_eq!(go_on_beside_an_abandoned_owner(&disk, 1..=120), 120, "the log was full");
+    disk.power_loss();
+    let (log, recovered) = open(&disk);
+    assert!(log.bytes() <= 8 * SEGMENT);
+    assert!(
+        matches!(recovered.verdict(OwnerId(1)), Verdict::Damaged { segment: 1, .. }),
+        "a part is gone, and it knows"
+    );
+    assert!(recovered.verdict(OwnerId(2)).is_whole());
+    // The same bytes, under the name that nobody touches. The last one goes on with the log.
+    for (number, bytes) in &before[..before.len() - 1] {
+        let kept = Path::new(DIRECTORY).join(format!("{number:016x}.kept"));
+        let (_, found) = disk.files().into_iter().find(|(path, _)| *path == kept).expect("it is kept");
+        assert!(found == *bytes, "segment {number} was changed");
+    }
+    // It holds nobody up after the restart either, and nothing else of it is in the way.
+    drop((log, recovered));
+    assert_eq!(go_on_beside_an_abandoned_owner(&disk, 121..=240), 240);
+}
+
+fn segments(disk: &SimDisk) -> Vec<(u64, Vec<u8>)> {
+    let number = |path: &Path| u64::from_str_radix(path.file_name()?.to_str()?.strip_suffix(".segment")?, 16).ok();
+    disk.files().into_iter().filter_map(|(path, bytes)| Some((number(&path)?, bytes))).collect()
+}
+
+#[test]
+fn a_crash_while_segments_are_set_aside_loses_no_file_and_believes_no_owner_without_its_frames() {
+    let intact = with_a_stopped_owner(2);
+    let owned: Vec<_> = segments(&intact).into_iter().map(|(number, _)| number).collect();
+    let owned = &owned[..owned.len() - 1];
+    let before = intact.operations();
+    let total = {
+        let disk = intact.fork(0);
+        go_on_beside_an_abandoned_owner(&disk, 1..=45);
+        assert!(
+            disk.files().iter().any(|(path, _)| path.to_string_lossy().ends_with(".kept")),
+            "nothing was set aside"
+        );
+        disk.operations()
+    };
+    for stop in before..=total {
+        let disk = intact.fork(stop);
+        disk.stop_at(stop);
+        let durable = go_on_beside_an_abandoned_owner(&disk, 1..=45);
+        disk.power_loss();
+        let (_, recovered) = open(&disk);
+        assert!(recovered.verdict(OwnerId(2)).is_whole(), "stop {stop}");
+        let found = names(&survivors(&recovered));
+        assert!(durable == 0 || found.contains(&(2, durable)), "stop {stop}: {durable} is lost");
+        let whole = (1..=4).all(|position| found.contains(&(1, position)));
+        assert!(whole || !recovered.verdict(OwnerId(1)).is_whole(), "stop {stop}: {found:?} passes for all of it");
+        for number in owned {
+            let kept = Path::new(DIRECTORY).join(format!("{number:016x}.kept"));
+            let there = disk.exists(&kept).expect("a disk") || disk.exists(&segment_path(*number)).expect("a disk");
+            assert!(there, "stop {stop}: segment {number} is gone");
+        }
     }
 }

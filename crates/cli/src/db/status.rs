@@ -61,5 +61,6 @@ fn print(read: &StatusRead) -> Result<()> {
         ("last error", at("/replication/last_error")),
         ("ownership", at("/ownership/state")),
         ("reason", at("/ownership/reason")),
+        ("explanation", at("/ownership/text")),
     ])
 }

@@ -82,8 +82,12 @@ impl Engine {
         let role = if parts.role.is_empty() { "unclaimed" } else { &parts.role };
         let mut ownership = parts.ownership;
         match self.stop_reason() {
-            Some(StopReason { code: StopCode::Closed, .. }) => ownership = json!({ "state": "closed", "reason": null }),
-            Some(reason) => ownership = json!({ "state": "stopped", "reason": reason.to_string() }),
+            Some(StopReason { code: StopCode::Closed, .. }) => {
+                ownership = json!({ "state": "closed", "reason": null, "text": null });
+            }
+            Some(StopReason { code, text }) => {
+                ownership = json!({ "state": "stopped", "reason": code.as_str(), "text": text });
+            }
             None => {}
         }
         json!({

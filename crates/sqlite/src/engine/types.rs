@@ -285,7 +285,7 @@ pub type Wake = Box<dyn Fn() + Send + Sync>;
 pub type StatusSource = Arc<dyn Fn() -> StatusParts + Send + Sync>;
 
 /// The replicator's part of the status page.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StatusParts {
     /// `owner`, `unclaimed`, `reader` …
     pub role: String,
@@ -293,4 +293,18 @@ pub struct StatusParts {
     pub replication: serde_json::Value,
     /// The `ownership` object.
     pub ownership: serde_json::Value,
+}
+
+/// Where nothing replicates, the page has the same members.
+impl Default for StatusParts {
+    fn default() -> Self {
+        Self {
+            role: String::new(),
+            replication: serde_json::json!({
+                "condition": null, "since": null, "attempts": 0, "retry_in_ms": null, "last_error": null,
+                "batch_bytes_max": null, "synced_waiting": 0,
+            }),
+            ownership: serde_json::json!({ "state": "unclaimed", "reason": null, "text": null }),
+        }
+    }
 }

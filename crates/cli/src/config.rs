@@ -189,6 +189,9 @@ fn read_file(table: &toml::Table) -> Result<BTreeMap<&'static str, String>> {
 }
 
 #[cfg(test)]
+mod reference;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

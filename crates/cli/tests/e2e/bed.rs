@@ -208,6 +208,11 @@ impl Ran {
         Self { status: output.status.code().unwrap_or(-1), stdout: output.stdout, stderr, line }
     }
 
+    /// Runs a program that may not be there.
+    pub fn try_of(command: &mut Command) -> Option<Self> {
+        Path::new(command.get_program()).exists().then(|| Self::of(command, b""))
+    }
+
     /// What it printed, if it succeeded.
     #[track_caller]
     pub fn ok(&self) -> String {

@@ -1,0 +1,63 @@
+//! The page of settings is made from their table.
+
+use super::KEYS;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What stands above the table.
+const ABOVE: &str = "\
+# Settings
+
+The settings of `highwater serve`. Each can be given in four ways; the first of them that names it wins:
+
+1. a flag of the command line,
+2. a variable of the environment,
+3. a key of the TOML file that `--config` names,
+4. its default.
+
+`highwater serve --print-config` prints every setting with its value and where that comes from, as a file that sets the
+same, and ends. A file with a key that is not in this table is refused, so that a misspelt one does not go unnoticed.
+
+";
+
+/// What stands below it.
+const BELOW: &str = "
+A configuration file:
+
+```toml
+data = \"/var/lib/highwater\"
+listen = \"127.0.0.1:4437\"
+log_bytes_max = 2147483648
+```
+
+<!-- From the program itself: run `cargo test -p highwater reference` with HIGHWATER_WRITE_DOCS=1 to write it anew. -->
+";
+
+fn path() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies two folders deep");
+    root.join("docs/reference/settings.md")
+}
+
+#[test]
+fn the_page_of_settings_has_every_key_of_the_table() {
+    let mut page = format!("{ABOVE}| key | flag | variable | default | meaning |\n| --- | --- | --- | --- | --- |\n");
+    for key in &KEYS {
+        let (name, flag, variable, default, help) = (key.name, key.flag(), key.variable(), key.default, key.help);
+        page.push_str(&format!("| `{name}` | `--{flag}` | `{variable}` | `{default}` | {help} |\n"));
+    }
+    page.push_str(BELOW);
+    if std::env::var_os("HIGHWATER_WRITE_DOCS").is_some() {
+        fs::write(path(), &page).expect("the page can be written");
+    }
+    let written = fs::read_to_string(path()).unwrap_or_default();
+    assert!(written == page, "docs/reference/settings.md is old; run this test with HIGHWATER_WRITE_DOCS=1");
+}
+
+/// The example is one that the server would take.
+#[test]
+fn the_example_on_the_page_has_no_unknown_keys() {
+    let example = BELOW.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let table: toml::Table = example.parse().expect("TOML");
+    let settings = super::Settings::resolve(&Default::default(), |_| None, Some(&table)).expect("known keys");
+    assert_eq!(settings.log_bytes_max().expect("in range"), 2 << 30);
+}

@@ -9,6 +9,7 @@ use crate::record::{Encoder, Header, lock_page};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 /// The database file grows in steps of this many bytes at least, so that small commits reserve rarely.
 const RESERVE_BYTES: u64 = 256 << 10;
@@ -18,6 +19,8 @@ pub(super) struct CommitState {
     pub table: PageTable,
     /// The change of the unconfirmed record.
     staged: Option<Change>,
+    /// The host synced the unconfirmed record.
+    pub synced_by_host: bool,
     /// The database file has space up to here.
     pub reserved_end: u64,
     /// Pages that a growth brought in unwritten, with the end of the record that did: they are zero whatever an
@@ -27,7 +30,7 @@ pub(super) struct CommitState {
 
 impl CommitState {
     pub fn new(table: PageTable, length: u64) -> Self {
-        Self { table, staged: None, reserved_end: length, gaps: BTreeMap::new() }
+        Self { table, staged: None, synced_by_host: false, reserved_end: length, gaps: BTreeMap::new() }
     }
 
     /// Whether the unconfirmed record writes a page that came in unwritten.
@@ -135,6 +138,7 @@ impl Engine {
                 let entry = Entry { start: record.start, pages_after: change.pages_after, checksum: change.checksum };
                 self.log.finish(&record, entry);
                 state.staged = Some(change);
+                state.synced_by_host = false;
                 Ok(record.end)
             }
             Err(failed) => {
@@ -212,9 +216,10 @@ impl Engine {
             let mut state = lock(&self.commit);
             let Some(end) = self.log.confirm() else { return };
             state.confirm(end);
+            self.commits_synced.store(state.synced_by_host, Ordering::Release);
         }
         if self.synchronous() != Synchronous::Off && self.log.needs_sync() {
-            self.schedule();
+            self.schedule_sync();
         }
         let wake = lock(&self.wake).clone();
         if let Some(wake) = wake {
@@ -258,6 +263,6 @@ impl Engine {
     pub fn abandon(&self, text: &str) {
         let mut stop = lock(&self.stop);
         stop.get_or_insert_with(|| StopReason::new(StopCode::Closed, text));
-        self.stopped.store(true, std::sync::atomic::Ordering::Release);
+        self.stopped.store(true, Ordering::Release);
     }
 }

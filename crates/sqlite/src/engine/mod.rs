@@ -85,6 +85,10 @@ pub struct Engine {
     drain: Mutex<Option<Drain>>,
     status: Mutex<status::Publishing>,
     scheduled: AtomicBool,
+    /// A commit since the last tick was promised a sync.
+    sync_due: AtomicBool,
+    /// The host synced the last confirmed commit, as under `synchronous=FULL`.
+    commits_synced: AtomicBool,
     this: Weak<Engine>,
 }
 
@@ -124,6 +128,8 @@ impl Engine {
             drain: Mutex::new(None),
             status: Mutex::new(status::Publishing::default()),
             scheduled: AtomicBool::new(false),
+            sync_due: AtomicBool::new(false),
+            commits_synced: AtomicBool::new(false),
             this: this.clone(),
         }))
     }
@@ -191,10 +197,8 @@ impl Engine {
 
     /// Changes `meta`, and makes the change durable if `sync` says so.
     fn update_meta(&self, sync: bool, change: impl FnOnce(&mut Meta)) -> io::Result<()> {
-        if self.stop_reason().is_some_and(|reason| reason.code == StopCode::Closed) {
-            return Err(io::Error::other("the database was closed"));
-        }
         let mut file = lock(&self.meta_file);
+        self.writable()?;
         let mut next = lock(&self.meta).clone();
         change(&mut next);
         let saved = file.save(&next, sync);
@@ -204,23 +208,42 @@ impl Engine {
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(error),
-            Err(error) => {
-                drop(file);
-                Err(self.fail("meta cannot be written", error))
-            }
+            // Still under the lock: nobody writes between the failure and the stop.
+            Err(error) => Err(self.fail("meta cannot be written", error)),
         }
     }
 
     fn sync_meta(&self) -> io::Result<()> {
-        let synced = lock(&self.meta_file).sync();
-        synced.map_err(|error| self.fail("meta cannot be synced", error))
+        let mut file = lock(&self.meta_file);
+        self.writable()?;
+        file.sync().map_err(|error| self.fail("meta cannot be synced", error))
+    }
+
+    /// A failed write or sync is never tried again, for a second one would lie about the first. A reset leaves the files
+    /// in order.
+    fn writable(&self) -> io::Result<()> {
+        match self.stop_reason() {
+            Some(reason) if !reason.code.is_reset() => Err(io::Error::other(reason.to_string())),
+            _ => Ok(()),
+        }
     }
 
     /// Makes every logged record durable; free if all are.
     /// # Errors
     /// The system's; the database is stopped then.
     pub fn sync_log(&self) -> io::Result<()> {
+        self.writable()?;
         self.log.sync().map_err(|error| self.fail("the log cannot be synced", error))
+    }
+
+    /// As [`Engine::sync_log`], asked for by the host for the unconfirmed record: its commits are `synchronous=FULL`,
+    /// whether or not a `PRAGMA` said so.
+    /// # Errors
+    /// As [`Engine::sync_log`].
+    pub fn sync_commit(&self) -> io::Result<()> {
+        self.sync_log()?;
+        lock(&self.commit).synced_by_host = true;
+        Ok(())
     }
 
     /// Sets what is called after each confirmed commit, outside of every lock.
@@ -256,17 +279,32 @@ impl Engine {
         }
     }
 
-    /// Has the timer call [`Engine::tick`] within [`BACKGROUND_SYNC_MS`].
-    fn schedule(&self) {
+    /// Has the timer call [`Engine::tick`] within [`BACKGROUND_SYNC_MS`]; `false` if the system has no thread for it.
+    fn schedule(&self) -> bool {
         if self.options.timer && !self.scheduled.swap(true, Ordering::AcqRel) {
-            timer::schedule(self.this.clone(), Instant::now() + Duration::from_millis(BACKGROUND_SYNC_MS));
+            let at = Instant::now() + Duration::from_millis(BACKGROUND_SYNC_MS);
+            if !timer::schedule(self.this.clone(), at) {
+                self.scheduled.store(false, Ordering::Release);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Has what was just committed under another level than `Off` synced within [`BACKGROUND_SYNC_MS`].
+    fn schedule_sync(&self) {
+        self.sync_due.store(true, Ordering::Release);
+        if !self.schedule() {
+            // Without a timer the commit pays for its sync. A failure has stopped the database with its reason.
+            drop(self.sync_log());
         }
     }
 
     /// What the timer does: syncs a log that waits for it and publishes the status page.
     pub fn tick(&self) {
         self.scheduled.store(false, Ordering::Release);
-        if self.stop_reason().is_none() && self.synchronous() != Synchronous::Off && self.log.needs_sync() {
+        // What is due does not depend on how the writers after it want their own commits.
+        if self.sync_due.swap(false, Ordering::AcqRel) && self.stop_reason().is_none() && self.log.needs_sync() {
             // A failure has stopped the database with its reason.
             drop(self.sync_log());
         }

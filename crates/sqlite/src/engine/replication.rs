@@ -17,18 +17,22 @@ impl Engine {
     /// How far the log and the stream are.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        let (last_lsn, confirmed_end) = self.log.with_index(|index| (index.last_lsn(), index.end()));
-        let meta = lock(&self.meta);
-        Progress {
-            acknowledged: meta.acknowledged,
-            acknowledged_lsn: meta.acknowledged_lsn,
-            stream_end: meta.stream_end,
-            epoch: meta.epoch,
-            next_seq: meta.next_seq,
-            in_flight: meta.in_flight,
-            last_lsn,
-            confirmed_end,
-        }
+        let mut progress = {
+            let meta = lock(&self.meta);
+            Progress {
+                acknowledged: meta.acknowledged,
+                acknowledged_lsn: meta.acknowledged_lsn,
+                stream_end: meta.stream_end,
+                epoch: meta.epoch,
+                next_seq: meta.next_seq,
+                in_flight: meta.in_flight,
+                last_lsn: 0,
+                confirmed_end: LogPosition(0),
+            }
+        };
+        // After `meta`: what is acknowledged is never ahead of what is logged.
+        (progress.last_lsn, progress.confirmed_end) = self.log.with_index(|index| (index.last_lsn(), index.end()));
+        progress
     }
 
     /// Appends exactly `length` confirmed log bytes from `from` on to `into`.

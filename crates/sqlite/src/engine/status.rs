@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What waits to be published. The timer's period is the rate limit.
@@ -98,7 +99,7 @@ impl Engine {
             "commits": {
                 "logged": progress.last_lsn,
                 "acknowledged": progress.acknowledged_lsn,
-                "pending": progress.last_lsn - progress.acknowledged_lsn,
+                "pending": progress.last_lsn.saturating_sub(progress.acknowledged_lsn),
                 "pending_bytes": progress.confirmed_end.since(progress.acknowledged),
                 "max_pending_bytes": self.options.max_pending_bytes,
             },
@@ -111,8 +112,9 @@ impl Engine {
                 "checkpoint_lag_bytes": progress.confirmed_end.since(checkpoint),
                 "synchronous": match self.synchronous() {
                     Synchronous::Off => "off",
-                    Synchronous::Normal => "normal",
-                    Synchronous::Full => "full",
+                    // SQLite's own default may be FULL, of which no PRAGMA tells.
+                    Synchronous::Normal if !self.commits_synced.load(Ordering::Acquire) => "normal",
+                    Synchronous::Normal | Synchronous::Full => "full",
                 },
             },
         })
@@ -121,6 +123,7 @@ impl Engine {
     /// Something worth showing changed: the status page is published soon.
     pub fn status_changed(&self) {
         lock(&self.status).changed = true;
+        // Without a timer the page is published by a later change, or at close.
         self.schedule();
     }
 

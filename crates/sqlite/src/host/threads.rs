@@ -7,6 +7,8 @@ use std::thread;
 /// # Errors
 /// The system's, when it has no more threads to give.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
+    #[cfg(test)]
+    refusals::next()?;
     // SAFETY: both sets are initialised by the calls that receive them, and the mask is this thread's own.
     unsafe {
         let mut all = std::mem::zeroed::<libc::sigset_t>();
@@ -17,6 +19,26 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<thr
         let spawned = thread::Builder::new().name(name.to_owned()).spawn(body);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         spawned
+    }
+}
+
+/// Lets tests do as if the system had no thread to give.
+#[cfg(test)]
+pub(crate) mod refusals {
+    use std::cell::Cell;
+    use std::io;
+
+    thread_local!(static LEFT: Cell<u32> = const { Cell::new(0) });
+
+    /// The next `times` threads that the calling thread asks for are refused.
+    pub(crate) fn set(times: u32) {
+        LEFT.set(times);
+    }
+
+    pub(super) fn next() -> io::Result<()> {
+        let left = LEFT.get();
+        LEFT.set(left.saturating_sub(1));
+        if left == 0 { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 }
 

@@ -41,8 +41,8 @@ pub struct Log {
     lineage: [u8; 16],
     segment_bytes: u64,
     state: Mutex<State>,
-    /// Held during a sync, so that one that begins while another runs covers what that one missed.
-    syncing: Mutex<()>,
+    /// Held during a sync, so that one that begins while another runs covers what that one missed; whether one failed.
+    syncing: Mutex<bool>,
 }
 
 struct State {
@@ -179,7 +179,7 @@ impl Log {
             unconfirmed: None,
         };
         let (layout, state) = (layout.clone(), Mutex::new(state));
-        Ok(Self { disk, layout, lineage, segment_bytes: SEGMENT_BYTES, state, syncing: Mutex::new(()) })
+        Ok(Self { disk, layout, lineage, segment_bytes: SEGMENT_BYTES, state, syncing: Mutex::new(false) })
     }
 
     /// Lets segments end after `bytes`.
@@ -250,7 +250,7 @@ impl Log {
     /// # Errors
     /// The system's; the record may come back then, and the caller must stop.
     pub fn cut(&self) -> io::Result<()> {
-        let _syncing = lock(&self.syncing);
+        let mut failed = lock(&self.syncing);
         let mut state = lock(&self.state);
         let Some((_, entry)) = state.unconfirmed.take() else { return Ok(()) };
         let tail = *state.segments.back().ok_or(io::ErrorKind::NotFound)?;
@@ -258,14 +258,27 @@ impl Log {
         state.synced = state.synced.min(entry.start);
         state.zeroed = 0;
         state.tail.set_length(SEGMENT_HEADER_BYTES + entry.start.since(tail))?;
-        state.tail.sync_data()
+        let synced = state.tail.sync_data();
+        *failed |= synced.is_err();
+        synced
     }
 
     /// Makes everything written durable; free if it is.
     /// # Errors
-    /// The system's; what is durable is then unknown, and the caller must stop.
+    /// The system's; what is durable is then unknown, and the caller must stop. Any later sync fails too: the system
+    /// would call it a success, for what it could not write it has given up.
     pub fn sync(&self) -> io::Result<()> {
-        let _syncing = lock(&self.syncing);
+        let mut failed = lock(&self.syncing);
+        if *failed {
+            return Err(io::Error::other("an earlier sync failed"));
+        }
+        let synced = self.sync_written();
+        *failed = synced.is_err();
+        synced
+    }
+
+    /// What [`Log::sync`] does under its lock.
+    fn sync_written(&self) -> io::Result<()> {
         let (files, directory, tail, upto) = {
             let state = lock(&self.state);
             if state.synced == state.written && state.unsynced.is_empty() && !state.directory_unsynced {
@@ -377,5 +390,11 @@ impl Log {
     pub fn bytes(&self) -> u64 {
         let state = lock(&self.state);
         state.segments.front().map_or(0, |first| state.written.since(*first))
+    }
+
+    /// Where the newest segment starts.
+    #[cfg(test)]
+    pub(crate) fn tail_for_test(&self) -> LogPosition {
+        *lock(&self.state).segments.back().expect("there is always one")
     }
 }

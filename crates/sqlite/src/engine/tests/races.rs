@@ -2,22 +2,54 @@
 
 use super::hooked::{Call, HookedDisk, Hooks};
 use super::host::*;
-use crate::engine::{Acknowledgement, CommitShape, Engine, Layout, Seal};
+use crate::engine::timer::own;
+use crate::engine::{Acknowledgement, CommitShape, Engine, Layout, OpenOptions, Seal, StopCode, Synchronous, lock};
+use crate::host::threads::refusals;
 use highwater_base::random::SplitMix;
 use highwater_base::{Digest, Offset, Random};
 use highwater_disk::SimDisk;
+use highwater_disk::sim::Operation;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A bound database on a disk with hooks.
 fn open_hooked(disk: &SimDisk) -> (Arc<Engine>, Hooks) {
+    open_hooked_with(disk, options())
+}
+
+fn open_hooked_with(disk: &SimDisk, options: OpenOptions) -> (Arc<Engine>, Hooks) {
     let hooks = Hooks::default();
     let hooked = HookedDisk { disk: disk.clone(), hooks: hooks.clone() };
-    let engine = Engine::open(Arc::new(hooked), Path::new(PATH), options()).expect("open");
+    let engine = Engine::open(Arc::new(hooked), Path::new(PATH), options).expect("open");
     (engine, hooks)
+}
+
+fn layout() -> Layout {
+    Layout::of(Path::new(PATH))
+}
+
+/// A database with timer threads.
+fn timed(seed: u64) -> (Arc<Engine>, Hooks) {
+    let disk = disk(seed);
+    bind_new(&disk);
+    open_hooked_with(&disk, OpenOptions { timer: true, ..options() })
+}
+
+/// A commit under NORMAL.
+fn commit(engine: &Engine) {
+    append_segment(engine, &|| ());
+    engine.confirm();
+}
+
+fn eventually_synced(engine: &Engine) {
+    let started = Instant::now();
+    while engine.log.needs_sync() {
+        assert!(started.elapsed() < Duration::from_secs(10), "the log is not synced in the background");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Logs pages 2 to 40, which do not compress: more than a segment takes. `begun` is called once the record is begun.
@@ -72,7 +104,7 @@ fn a_segment_that_begins_during_another_threads_sync_keeps_its_name_when_the_pow
             engine.confirm();
         }
         let ((start, started), (begun, begins), (finish, finishes)) = (channel(), channel(), channel::<()>());
-        hooks.at(Call::Sync, &Layout::of(Path::new(PATH)).log, move || {
+        hooks.at(Call::Sync, &layout().log, move || {
             start.send(()).expect("a writer");
             begins.recv().expect("a record that is begun");
         });
@@ -160,4 +192,122 @@ fn a_checkpoint_leaves_the_pages_alone_that_a_commit_not_yet_confirmed_writes() 
     host.checkpoint(&*file).expect("checkpoint");
     assert_eq!(host.engine.meta_for_test().checkpoint.position, host.engine.confirmed_end());
     assert!(read_file(&disk, Path::new(PATH)) == bytes_of(host.promise.latest()));
+}
+
+/// The system has no thread for the timer: a commit under NORMAL is not left unsynced, and the next one asks again.
+#[test]
+fn without_a_thread_for_the_timer_a_normal_commit_is_synced_at_once_and_the_next_one_asks_again() {
+    own::make();
+    let (engine, _) = timed(1);
+    // Once for the sync, once for the status page.
+    refusals::set(2);
+    commit(&engine);
+    assert!(!engine.log.needs_sync(), "no timer would sync it");
+    commit(&engine);
+    assert!(engine.log.needs_sync(), "the timer will");
+    eventually_synced(&engine);
+    engine.close();
+}
+
+/// A disk that hangs in one database's sync does not keep the others from theirs.
+#[test]
+fn a_sync_that_hangs_leaves_the_background_syncs_of_other_databases_alone() {
+    own::make();
+    let ((hung, hooks), (other, _)) = (timed(1), timed(2));
+    let ((hangs, hanging), (release, released)) = (channel(), channel::<()>());
+    let segment = layout().segment(hung.log.tail_for_test());
+    hooks.at(Call::Sync, &segment, move || {
+        hangs.send(()).expect("the test");
+        released.recv().expect("the end");
+    });
+    hung.append_commit(CommitShape { page_size: PAGE as u32, pages_after: 2, pages: &[2] }, &mut |_, page| {
+        page.fill(1);
+        Ok(())
+    })
+    .expect("append");
+    hung.confirm();
+    hanging.recv_timeout(Duration::from_secs(10)).expect("a sync under way");
+    commit(&other);
+    eventually_synced(&other);
+    release.send(()).expect("the hung sync");
+    eventually_synced(&hung);
+    hung.close();
+    other.close();
+}
+
+/// A commit was promised its sync, and the next transaction's writer runs with OFF.
+#[test]
+fn a_writer_with_off_does_not_cancel_the_sync_that_the_commit_before_was_promised() {
+    let disk = disk(1);
+    bind_new(&disk);
+    let (engine, _) = open_hooked(&disk);
+    commit(&engine);
+    engine.set_synchronous(Synchronous::Off).expect("off");
+    engine.tick();
+    assert!(!engine.log.needs_sync());
+    commit(&engine);
+    engine.tick();
+    assert!(engine.log.needs_sync(), "OFF asks for nothing");
+}
+
+/// After a failed write or sync, the system may call the next one a success without anything of it being on the disk.
+#[test]
+fn a_database_that_a_failed_write_of_meta_stopped_writes_nothing_more() {
+    let disk = disk(1);
+    bind_new(&disk);
+    let (engine, _) = open_hooked(&disk);
+    commit(&engine);
+    disk.fail_next(Operation::Write, "meta");
+    let progress = engine.progress();
+    let acknowledged =
+        Acknowledgement { upto: progress.confirmed_end, stream_end: Offset(9), next_seq: progress.next_seq + 1 };
+    engine.save_acknowledged(acknowledged).expect_err("a failed write");
+    assert_eq!(engine.stop_reason().map(|reason| reason.code), Some(StopCode::LogFailed));
+    let operations = disk.operations();
+    engine.save_acknowledged(acknowledged).expect_err("stopped");
+    engine.sync_log().expect_err("stopped");
+    engine.checkpointed(progress.confirmed_end).expect_err("stopped");
+    assert_eq!(disk.operations(), operations, "nothing was tried again");
+}
+
+/// Two threads sync the log, and the first one's sync fails: the second one's is not a success, for the system has given
+/// up what it could not write.
+#[test]
+fn a_sync_that_waits_behind_one_that_fails_fails_too() {
+    let disk = disk(1);
+    bind_new(&disk);
+    let (engine, hooks) = open_hooked(&disk);
+    commit(&engine);
+    let segment = layout().segment(engine.log.tail_for_test());
+    disk.fail_next(Operation::Sync, &segment.display().to_string());
+    let (second, seconds) = channel();
+    let waiting = engine.clone();
+    hooks.at(Call::Sync, &segment, move || {
+        second.send(thread::spawn(move || waiting.sync_log().is_ok())).expect("the test");
+        thread::sleep(Duration::from_millis(100));
+    });
+    engine.sync_log().expect_err("a failed sync");
+    let second = seconds.recv().expect("a thread").join().expect("its result");
+    assert!(!second, "what is on the disk is unknown");
+}
+
+/// A commit is logged and acknowledged while the status page is being put together: it does not show more acknowledged
+/// than logged, which once came out as a pending count below zero.
+#[test]
+fn what_is_acknowledged_is_never_more_than_what_is_logged() {
+    let disk = disk(1);
+    bind_new(&disk);
+    let (engine, _) = open_hooked(&disk);
+    let mut meta = lock(&engine.meta);
+    let watched = engine.clone();
+    let watcher = thread::spawn(move || watched.progress());
+    // Time for it to read whatever it reads without `meta`.
+    thread::sleep(Duration::from_millis(100));
+    commit(&engine);
+    let end = engine.confirmed_end();
+    (meta.acknowledged, meta.acknowledged_lsn) = (end, 2);
+    drop(meta);
+    let progress = watcher.join().expect("progress");
+    assert!(progress.acknowledged_lsn <= progress.last_lsn, "{progress:?}");
+    assert!(progress.acknowledged <= progress.confirmed_end, "{progress:?}");
 }

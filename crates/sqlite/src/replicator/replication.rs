@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 const REST_MS: u64 = 10_000;
 /// Milliseconds after which a failed write of the local files is tried again.
 const LOCAL_RETRY_MS: u64 = 1_000;
+
+/// How often a caller that waits asks again for a thread that the system refused.
+const THREAD_RETRY: Duration = Duration::from_secs(1);
 
 /// Replicates one open database until it is stopped or dropped.
 pub struct Replication {
@@ -64,6 +67,20 @@ enum Gate {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The result, or an error when the time is over or nobody will send one any more.
+fn await_result<T>(result: &Receiver<T>, timeout: Option<Duration>) -> Result<T, ()> {
+    let started = Instant::now();
+    loop {
+        let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+        let slice = left.map_or(THREAD_RETRY, |left| left.min(THREAD_RETRY));
+        match result.recv_timeout(slice) {
+            Ok(result) => return Ok(result),
+            Err(RecvTimeoutError::Timeout) if left.is_none_or(|left| left > slice) => Pool::shared().retry(),
+            Err(_) => return Err(()),
+        }
+    }
 }
 
 impl Replication {
@@ -127,10 +144,7 @@ impl Replication {
         let target_lsn = database.engine.progress().last_lsn;
         database.post(Event::Synced { id, target_lsn });
         let started = Instant::now();
-        let received = match timeout {
-            Some(timeout) => result.recv_timeout(timeout).map_err(|_| ()),
-            None => result.recv().map_err(|_| ()),
-        };
+        let received = await_result(&result, timeout);
         // An answer may come at the very moment at which the time is over.
         let gone = received.is_err() && lock(&database.waiters).remove(&id).is_none();
         match received.or_else(|()| result.try_recv().map_err(|_| ())) {
@@ -260,6 +274,7 @@ impl Database {
             // A stop that comes between the look and the wait is seen a moment later.
             let slice = left.min(Duration::from_millis(100));
             drop(self.shown_changed.wait_timeout(shown, slice).unwrap_or_else(PoisonError::into_inner));
+            Pool::shared().retry();
         }
     }
 
@@ -276,7 +291,7 @@ impl Database {
         if core.machine.deadline().is_some_and(|at| at <= now) {
             self.step(core, Event::Timer);
         }
-        if core.blocked_until.is_none_or(|until| until <= now) {
+        if core.blocked_until.is_none_or(|until| until <= now) || self.engine.stop_reason().is_some() {
             core.blocked_until = None;
             self.carry_out(core);
         }
@@ -295,6 +310,13 @@ impl Database {
     /// Carries out what is to be done, in order, up to and including one request.
     fn carry_out(&self, core: &mut Core) {
         while let Some(action) = core.todo.pop_front() {
+            if !matches!(action, Action::Resolve { .. })
+                && let Some(reason) = self.engine.stop_reason()
+            {
+                // Nothing is sent or written any more, and whoever waits is told so now.
+                self.step(core, Event::Stopped(reason));
+                continue;
+            }
             if let Action::Send(request) = &action {
                 core.rest_at = Some(self.clock.monotonic().saturating_add(REST_MS));
                 // Sealing writes to the files; once the gate is closed it must not. A request that is on its way when
@@ -316,6 +338,9 @@ impl Database {
             if let Err(error) = self.write_down(&action) {
                 // The order matters: nothing that comes after may overtake it.
                 core.todo.push_front(action);
+                if self.engine.stop_reason().is_some() {
+                    continue;
+                }
                 core.blocked_until = Some(self.clock.monotonic().saturating_add(LOCAL_RETRY_MS));
                 lock(&self.shown).last_error = format!("local: {error}");
                 return;

@@ -9,9 +9,11 @@ use crate::push::push;
 use crate::restore::restore;
 use crate::verify::verify;
 use highwater_client::{Options, TokenSource};
+use highwater_disk::sim::{EIO, Operation};
 use highwater_disk::{Disk, OpenMode, SimDisk};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
@@ -369,5 +371,25 @@ fn status_has_the_names_that_are_promised() {
     assert!(status["replication"]["last_error"].as_str().is_some_and(|text| text.contains("403 FORBIDDEN")));
     assert_eq!((&status["role"], &status["ownership"]["state"]), (&"claiming".into(), &"claiming".into()));
     assert_eq!(status["commits"]["pending"], 2);
+    database.engine.close();
+}
+
+/// The disk fails for good while an acknowledgement is written down. Whoever waits without a timeout is told at once.
+#[test]
+fn a_caller_who_waits_without_a_timeout_is_told_that_the_disk_failed() {
+    let server = TestServer::start();
+    let sim = SimDisk::new(1);
+    let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+    bound(&disk, Path::new("/a.db"), &server).expect("an empty stream");
+    let database = open(&disk, Path::new("/a.db"));
+    database.synced();
+    // The seal of the next batch can be written, its acknowledgement cannot.
+    sim.fail(Operation::Write, "meta", 1, u64::MAX, EIO);
+    database.commit(1, 1);
+    let (told, tells) = channel();
+    let waiting = Arc::clone(&database.replication);
+    std::thread::spawn(move || told.send(waiting.synced(None)));
+    let refused = tells.recv_timeout(Duration::from_secs(10)).expect("an answer").expect_err("a failed disk");
+    assert_eq!(refused.code(), "log_failed");
     database.engine.close();
 }

@@ -106,6 +106,8 @@ impl Pool {
             return;
         }
         if std::mem::replace(&mut standing.queued, true) {
+            drop(standing);
+            self.staff(state);
             return;
         }
         if let Some(timer) = standing.timer.take() {
@@ -120,9 +122,23 @@ impl Pool {
         }
     }
 
+    /// Asks for a thread once more if the system had none for a task that is queued.
+    pub(super) fn retry(&'static self) {
+        let mut state = self.lock();
+        if !state.ready.is_empty() {
+            self.staff(&mut state);
+        }
+    }
+
+    fn staff(&'static self, state: &mut State) {
+        if state.threads == 0 {
+            self.spawn(state);
+        }
+    }
+
     fn spawn(&'static self, state: &mut State) {
         let spawned = threads::spawn("highwater-send", || self.work());
-        // Without a thread the task stays queued, and the next wake tries again.
+        // Without a thread the task stays queued, and the next wake, or whoever waits for the task, tries again.
         state.threads += usize::from(spawned.is_ok());
     }
 
@@ -262,6 +278,21 @@ mod tests {
             Pool::shared().wake(&(Arc::clone(task) as Arc<dyn Task>));
             eventually("a turn after the last wake", || task.turns.load(Ordering::SeqCst) > before);
             assert_eq!(task.overlaps.load(Ordering::SeqCst), 0);
+        }
+    }
+
+    #[test]
+    fn a_thread_that_the_system_refused_is_asked_for_again_at_the_next_wake() {
+        for again in [Pool::wake as fn(&'static Pool, &Arc<dyn Task>), |pool, _| pool.retry()] {
+            let pool = Pool { process: std::process::id(), state: Mutex::default(), changed: Condvar::new() };
+            let pool: &'static Pool = Box::leak(Box::new(pool));
+            let counting: Arc<Counting> = Arc::default();
+            let task = Arc::clone(&counting) as Arc<dyn Task>;
+            threads::refusals::set(1);
+            pool.wake(&task);
+            assert_eq!(pool.lock().threads, 0, "refused");
+            again(pool, &task);
+            eventually("a turn", || counting.turns.load(Ordering::SeqCst) == 1);
         }
     }
 

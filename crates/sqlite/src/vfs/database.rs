@@ -353,7 +353,7 @@ impl Database {
         self.usable()?;
         let commits = self.locks().holds(connection, SLOT_WRITE) && self.capture().record().is_some();
         if commits || self.checkpoints(connection) {
-            let synced = self.engine.sync_log();
+            let synced = if commits { self.engine.sync_commit() } else { self.engine.sync_log() };
             synced.map_err(|error| Failure::io(code::IOERR_FSYNC, "the sync of the log", &error))?;
         }
         Ok(())

@@ -37,6 +37,25 @@ fn a_commit_under_full_is_exactly_one_sync_and_under_normal_none() {
     }
 }
 
+/// SQLite's own default is FULL in most distributions, and no PRAGMA tells us of it: what the status says is what the
+/// commits do.
+#[test]
+fn the_status_says_full_where_it_is_the_default_and_normal_once_commits_are() {
+    let bed = Bed::bound(4, 4_096, 0);
+    let connection = bed.open();
+    let says = |expected: &str| {
+        let page: String = connection.query_row("PRAGMA highwater_status", [], |row| row.get(0)).expect("a page");
+        assert!(page.contains(&format!("\"synchronous\":\"{expected}\"")), "{expected}: {page}");
+    };
+    assert_eq!(number(&connection, "PRAGMA synchronous"), 2, "the default of this SQLite");
+    connection.execute_batch("CREATE TABLE t(b)").expect("create");
+    says("full");
+    connection.execute_batch("PRAGMA synchronous=NORMAL; INSERT INTO t VALUES (1)").expect("insert");
+    says("normal");
+    connection.execute_batch("PRAGMA synchronous=OFF; INSERT INTO t VALUES (1)").expect("insert");
+    says("off");
+}
+
 /// A loss of power in a checkpoint must not leave the file ahead of the log.
 #[test]
 fn the_log_is_synced_before_a_checkpoint_writes_the_file() {

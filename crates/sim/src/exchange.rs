@@ -1,16 +1,20 @@
 //! Requests and answers on their way: sent, lost, executed, answered, given up.
 
-use crate::invariants::{Checked, Invariant, violated};
+use crate::invariants::{Checked, Invariant, hold, violated};
 use crate::message::{Ask, Party, Reply};
 use crate::network::{PATIENCE_MS, Return};
 use crate::trace::Trace;
 use crate::wire;
 use crate::world::{Call, Event, Execution, World};
 use highwater_base::Random;
+use highwater_client::WriteKind;
 use highwater_node::shard::Answer;
-use highwater_node::{Unavailable, WriteAnswer};
+use highwater_node::{Durability, Unavailable, WriteAnswer};
 use highwater_store::ReadError;
 use highwater_stream::{Outcome, Refusal};
+
+/// What the node says to a keyed write's head.
+type EarlyAnswer = Result<Option<Result<Outcome, Refusal>>, Unavailable>;
 
 impl World {
     /// Sends a request.
@@ -51,8 +55,11 @@ impl World {
         let (party, ask) = (*from, ask.clone());
         let write = match &ask {
             Ask::Write { path, operation, write } => {
-                self.oracle.arrived(*write);
-                self.server.write(token, path.clone(), operation.clone(), now_ms);
+                let early = self.random.below(8) == 0 && self.server.early(token, path, operation);
+                if !early {
+                    self.oracle.arrived(*write);
+                    self.server.write(token, path.clone(), operation.clone(), now_ms);
+                }
                 Some(*write)
             }
             Ask::Head { path } => {
@@ -113,11 +120,44 @@ impl World {
                 }
                 Answer::Read(Ok(Err(refusal))) => Reply::Read(wire::piece(Ok(Err(refusal)))),
                 Answer::Read(Err(unavailable)) => Reply::Read(wire::piece(Err(unavailable))),
-                Answer::Early(_) => continue,
+                Answer::Early(answer) => match self.early(token, answer)? {
+                    Some(reply) => reply,
+                    None => continue,
+                },
             };
             self.leave(token, reply);
         }
         Ok(())
+    }
+
+    /// The answer from a write's head alone; nothing if the write itself must be done.
+    fn early(&mut self, token: u64, answer: EarlyAnswer) -> Checked<Option<Reply>> {
+        let now_ms = self.schedule.now_ms();
+        let Some(Execution { ask: Ask::Write { path, operation, write }, .. }) = self.executions.get(&token) else {
+            return Ok(None);
+        };
+        let (write, kind) = (*write, WriteKind::Keyed);
+        let durability = Durability { synced: 1, of: 1 };
+        match answer {
+            Ok(None) => {
+                self.oracle.arrived(write);
+                self.server.write(token, path.clone(), operation.clone(), now_ms);
+                self.plan_turn();
+                Ok(None)
+            }
+            Ok(Some(result)) => {
+                self.trace.meet("a write was answered early");
+                if let Ok(outcome) = &result {
+                    let there = self.oracle.register.get(write).is_some_and(|fact| fact.place.is_some());
+                    hold(Invariant::RepeatHasTheReceipt, there, || {
+                        format!("write {} was answered early with {outcome:?} and never applied", write.0)
+                    })?;
+                    self.oracle.acknowledged(write, outcome)?;
+                }
+                Ok(Some(Reply::Written(wire::written(kind, &Ok(WriteAnswer { result, durability })))))
+            }
+            Err(unavailable) => Ok(Some(Reply::Written(wire::written(kind, &Err(unavailable))))),
+        }
     }
 
     pub(crate) fn fetch(&mut self, token: u64) -> Checked {

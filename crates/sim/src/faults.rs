@@ -16,6 +16,24 @@ const TAKEOVERS_MAX: usize = 4;
 /// Bytes that a full disk still has, at the most.
 const ROOM_BYTES_MAX: u64 = 64 << 10;
 
+/// What a disk fails with EIO; what happens most, most often.
+const FAILING: [Operation; 14] = [
+    Operation::Write,
+    Operation::Write,
+    Operation::Write,
+    Operation::Sync,
+    Operation::Sync,
+    Operation::Sync,
+    Operation::Read,
+    Operation::Open,
+    Operation::SetLength,
+    Operation::Reserve,
+    Operation::CreateDirectory,
+    Operation::SyncDirectory,
+    Operation::Rename,
+    Operation::Remove,
+];
+
 impl World {
     /// Lets something go wrong, and plans the next.
     /// # Errors
@@ -39,8 +57,7 @@ impl World {
                 Ok(())
             }
             FaultKind::ServerEio => {
-                let operations = [Operation::Write, Operation::Sync, Operation::Read, Operation::SyncDirectory];
-                self.eio(None, &operations);
+                self.eio(None);
                 Ok(())
             }
             FaultKind::ServerFull => {
@@ -68,13 +85,10 @@ impl World {
     }
 
     fn server_crash(&mut self, death: Death) -> Checked {
-        if !self.server.is_up() {
-            return Ok(());
-        }
-        if self.random.below(3) == 0 {
+        if self.server.is_up() && self.random.below(3) == 0 {
             return self.server_dies(death, "now");
         }
-        // In the middle of one of the next writes, syncs or renames.
+        // In the middle of one of the next writes, syncs or renames; of those of its next start, if it is down.
         self.server.death_at_stop = death;
         let operation = self.server.disk.operations() + 1 + self.random.below(30);
         self.server.disk.stop_at(operation);
@@ -90,7 +104,7 @@ impl World {
         match kind {
             FaultKind::DatabaseCrash => self.database_crash(index, Death::Process),
             FaultKind::DatabasePowerLoss => self.database_crash(index, Death::Power),
-            FaultKind::DatabaseEio => self.eio(Some(index), &[Operation::Write, Operation::Sync]),
+            FaultKind::DatabaseEio => self.eio(Some(index)),
             FaultKind::DatabaseFull => self.fill(Some(index)),
             FaultKind::DatabasePause => {
                 self.databases[index].paused_until_ms = self.schedule.now_ms() + self.random.below(30_000);
@@ -112,10 +126,8 @@ impl World {
 
     fn database_crash(&mut self, index: usize, death: Death) {
         let database = &mut self.databases[index];
-        if !database.is_up() {
-            return;
-        }
         match self.random.below(4) {
+            0 | 1 if !database.is_up() => return,
             0 if death == Death::Process => database.close(&mut self.oracle),
             0 | 1 => database.die(death),
             _ => {
@@ -174,8 +186,8 @@ impl World {
         database.map_or_else(|| self.server.disk.clone(), |index| self.databases[index].disk.clone())
     }
 
-    fn eio(&mut self, database: Option<usize>, operations: &[Operation]) {
-        let operation = operations[self.random.below(operations.len() as u64) as usize];
+    fn eio(&mut self, database: Option<usize>) {
+        let operation = FAILING[self.random.below(FAILING.len() as u64) as usize];
         let (disk, after) = (self.disk(database), self.random.below(20));
         if operation == Operation::Read {
             // One failed read may pass; two in a row are a lost sector, which is damage and not this fault.

@@ -176,6 +176,14 @@ impl Server {
         self.inbox.push(Input::Write { token, proposal });
     }
 
+    /// Takes in the head of a keyed, tokened write, for an early answer; `false` if it is none.
+    pub fn early(&mut self, token: u64, path: &str, operation: &Operation) -> bool {
+        let Operation::Append(append) = operation else { return false };
+        let (Some(incarnation), Some(key)) = (append.incarnation, append.producer.clone()) else { return false };
+        self.inbox.push(Input::Early { token, path: path.to_owned(), incarnation, key });
+        true
+    }
+
     /// Takes a head in.
     pub fn head(&mut self, token: u64, path: String, now_ms: u64) {
         self.inbox.push(Input::Head { token, path, at: self.wall(now_ms) });

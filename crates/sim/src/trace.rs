@@ -7,7 +7,7 @@ use std::fmt;
 const LINES_MAX: usize = 400;
 
 /// What runs are meant to meet: a simulator that never comes to these proves nothing about them.
-pub const MEETINGS: [&str; 26] = [
+pub const MEETINGS: [&str; 27] = [
     "the server died in the middle of a write",
     "the server's machine lost power",
     "the server's log failed",
@@ -16,6 +16,7 @@ pub const MEETINGS: [&str; 26] = [
     "a checkpoint moved payload",
     "a read's bytes had moved",
     "a write was repeated",
+    "a write was answered early",
     "a write's outcome was unknown",
     "a raw stream was deleted",
     "a raw stream was closed",

@@ -6,7 +6,7 @@ pub mod pages;
 pub mod replicate;
 pub mod restore;
 
-use crate::invariants::{Checked, Invariant, hold, violated};
+use crate::invariants::{Checked, Invariant, hold};
 use crate::message::Ask;
 use crate::oracle::Oracle;
 use crate::oracle::batches::Lineage;
@@ -172,6 +172,35 @@ impl Database {
         oracle.databases.entry(self.lineage).or_default()
     }
 
+    /// Opens the engine; nothing if it does not open now, or never will again.
+    fn open(&mut self, context: &mut Context<'_>) -> Checked<Option<Arc<Engine>>> {
+        let mut again = false;
+        loop {
+            let error = match Engine::open(self.handle(), Path::new(FILE), self.options()) {
+                Ok(engine) => return Ok(Some(engine)),
+                Err(OpenError::Reset { reason, .. }) => {
+                    context.trace.note(context.now_ms, format_args!("{} is reset: {reason}", self.name()));
+                    self.retired = Some(reason);
+                    return Ok(None);
+                }
+                Err(error) => error,
+            };
+            context.trace.note(context.now_ms, format_args!("{} does not start: {error}", self.name()));
+            if self.disk.stopped() {
+                self.die(self.death_at_stop);
+                return Ok(None);
+            }
+            self.disk.crash_process();
+            if matches!(error, OpenError::Io { .. }) {
+                return Ok(None);
+            }
+            // Whatever it believes of its files, a disk that works must convince it otherwise.
+            hold(Invariant::ConfirmedSurvives, !again, || format!("{}: {error}", self.name()))?;
+            self.disk.clear_faults();
+            again = true;
+        }
+    }
+
     /// Starts the process: recovery, and a replicator that has sent nothing yet.
     /// # Errors
     /// `ConfirmedSurvives` if it does not come back as it must.
@@ -179,24 +208,7 @@ impl Database {
         if self.is_up() || self.retired.is_some() {
             return Ok(());
         }
-        let engine = match Engine::open(self.handle(), Path::new(FILE), self.options()) {
-            Ok(engine) => engine,
-            Err(OpenError::Reset { reason, .. }) => {
-                context.trace.note(context.now_ms, format_args!("{} is reset: {reason}", self.name()));
-                self.retired = Some(reason);
-                return Ok(());
-            }
-            Err(error @ OpenError::Io { .. }) => {
-                context.trace.note(context.now_ms, format_args!("{} does not start: {error}", self.name()));
-                self.disk.crash_process();
-                return Ok(());
-            }
-            Err(error) if self.disk.stopped() => {
-                context.trace.note(context.now_ms, format_args!("{} died starting: {error}", self.name()));
-                return Ok(());
-            }
-            Err(error) => return violated(Invariant::ConfirmedSurvives, format!("{}: {error}", self.name())),
-        };
+        let Some(engine) = self.open(context)? else { return Ok(()) };
         let progress = engine.progress();
         let Ok(image) = read_image(&engine) else {
             // The disk fails again; the next start looks.

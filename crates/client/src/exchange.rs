@@ -182,8 +182,11 @@ impl Connect {
 /// The public roots, parsed once for all clients of the process.
 fn shared_tls() -> Arc<RustlsConnector> {
     static SHARED: Mutex<Option<Arc<RustlsConnector>>> = Mutex::new(None);
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    Arc::clone(shared.get_or_insert_with(Default::default))
+    // Never waited for: in a forked child the one who held the lock may not exist. Parsing them twice costs little.
+    match SHARED.try_lock() {
+        Ok(mut shared) => Arc::clone(shared.get_or_insert_with(Default::default)),
+        Err(_) => Arc::default(),
+    }
 }
 
 /// The certificates of the file, and those that the system trusts where it keeps them in one of the usual places.

@@ -121,6 +121,7 @@ impl Engine {
             let stopped = self.stop_reason().is_some();
             drain(Duration::from_millis(if stopped { 0 } else { self.options.sync_close_ms }));
         }
+        *lock(&self.owned) = false;
         let Some(locks) = lock(&self.locks).take() else { return };
         let reset = self.stop_reason().is_some_and(|reason| reason.code.is_reset());
         if reset || self.stop_reason().is_none() {

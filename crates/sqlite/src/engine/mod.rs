@@ -77,7 +77,10 @@ pub struct Engine {
     meta: Mutex<Meta>,
     /// What the database file holds without being synced.
     backfilled: Mutex<LogPosition>,
+    /// Held for an instant only, so that a forked child finds it free.
     locks: Mutex<Option<open::Locks>>,
+    /// Whether the database was not closed yet; held while a status page is published.
+    owned: Mutex<bool>,
     stopped: AtomicBool,
     stop: Mutex<Option<StopReason>>,
     synchronous: AtomicU8,
@@ -121,6 +124,7 @@ impl Engine {
             meta: Mutex::new(opened.meta),
             backfilled: Mutex::new(LogPosition::default()),
             locks: Mutex::new(Some(opened.locks)),
+            owned: Mutex::new(true),
             stopped: AtomicBool::new(false),
             stop: Mutex::new(None),
             synchronous: AtomicU8::new(Synchronous::default() as u8),
@@ -310,6 +314,15 @@ impl Engine {
         }
         if self.options.timer {
             self.publish_if_changed();
+        }
+    }
+
+    /// In a forked child: gives up the descriptors of the parent's locks. They are the parent's as long as it has them
+    /// open itself, and otherwise nobody's.
+    pub(crate) fn disown(&self) {
+        // Were a thread of the parent closing the database right now, it would have them in hand, and they stay open.
+        if let Ok(mut locks) = self.locks.try_lock() {
+            drop(locks.take());
         }
     }
 

@@ -12,7 +12,7 @@ use crate::record::{Event, page_hash};
 use highwater_disk::{Disk, File, OpenMode};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// SQLite's lock bytes: pending, reserved and shared.
 const LOCK_BYTES: (u64, u64) = (0x4000_0000, 512);
@@ -41,6 +41,14 @@ pub(crate) struct Locks {
 /// Closing any descriptor of a file drops the record locks that this process holds on it, so that probing a file
 /// which stock SQLite has open in this very process would take its locks away. One handle a file is kept instead.
 static PROBED: Mutex<Vec<Probed>> = Mutex::new(Vec::new());
+
+/// The lock of [`PROBED`], held across a fork so that the child finds it free.
+pub(crate) struct Frozen(#[expect(dead_code, reason = "held for its lock")] MutexGuard<'static, Vec<Probed>>);
+
+/// Takes the lock of [`PROBED`] across a fork.
+pub(crate) fn freeze() -> Frozen {
+    Frozen(PROBED.lock().unwrap_or_else(PoisonError::into_inner))
+}
 
 struct Probed {
     /// Which disk, by its address.

@@ -129,8 +129,8 @@ impl Engine {
 
     /// Publishes the status page if something changed since the last time, and this process still owns it.
     pub(super) fn publish_if_changed(&self) {
-        let owned = lock(&self.locks);
-        if owned.is_some() && std::mem::take(&mut lock(&self.status).changed) {
+        let owned = lock(&self.owned);
+        if *owned && std::mem::take(&mut lock(&self.status).changed) {
             self.publish_now();
         }
     }

@@ -1,6 +1,6 @@
 //! What a fork leaves behind: a child that must not touch its parent's databases.
 
-use crate::engine::timer;
+use crate::engine::{open, timer};
 use crate::host::{self, Host, upkeep};
 use crate::vfs::registry::Frozen;
 use std::cell::UnsafeCell;
@@ -21,7 +21,8 @@ struct Held(UnsafeCell<Option<Locks>>);
 
 struct Locks {
     _hosts: MutexGuard<'static, Vec<&'static Host>>,
-    _registry: Frozen<'static>,
+    registry: Frozen<'static>,
+    _probed: open::Frozen,
     _upkeep: upkeep::Frozen,
     _timer: timer::Frozen,
 }
@@ -46,7 +47,8 @@ unsafe extern "C" fn before() {
     // In the order in which they are taken elsewhere, so that no one waits for one of them with another in hand.
     let hosts = host::hosts();
     let (registry, upkeep) = (host::registry().freeze(), upkeep::freeze());
-    let held = Locks { _hosts: hosts, _registry: registry, _upkeep: upkeep, _timer: timer::freeze() };
+    let (timer, probed) = (timer::freeze(), open::freeze());
+    let held = Locks { _hosts: hosts, registry, _probed: probed, _upkeep: upkeep, _timer: timer };
     // SAFETY: the locks were just taken, so no other fork is between its handlers.
     unsafe { *HELD.0.get() = Some(held) };
 }
@@ -59,5 +61,8 @@ unsafe extern "C" fn after_in_parent() {
 unsafe extern "C" fn after_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     // SAFETY: as in the parent; the child has this one thread only.
-    drop(unsafe { (*HELD.0.get()).take() });
+    let held = unsafe { (*HELD.0.get()).take() };
+    if let Some(held) = &held {
+        held.registry.disown();
+    }
 }

@@ -3,7 +3,7 @@
 use super::{CHUNK_BYTES_MAX, COMPRESSION_LEVEL, Header, TRAILER_MAGIC, page_hash};
 use crate::engine::PageNumber;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::compress_bound;
 
@@ -37,14 +37,16 @@ impl Encoder {
     /// # Errors
     /// `OutOfMemory`-like errors of the compressor.
     pub fn take() -> io::Result<Self> {
-        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        // Never waited for: in a forked child the one who held the lock may not exist.
+        let idle = IDLE.try_lock().ok().and_then(|mut idle| idle.pop());
         idle.map_or_else(Self::new, Ok)
     }
 
     /// Keeps the encoder for the next commit of any database.
     pub fn give_back(self) {
-        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE_MAX {
+        if let Ok(mut idle) = IDLE.try_lock()
+            && idle.len() < IDLE_MAX
+        {
             idle.push(self);
         }
     }

@@ -125,13 +125,18 @@ impl Database {
         self.generation == fork::generation()
     }
 
+    /// Asked before the engine is, whose locks nobody may be left to release in a child.
+    /// # Errors
+    /// `SQLITE_IOERR` in a process that only inherited the database.
+    pub fn ours(&self) -> Result<(), Failure> {
+        if self.is_ours() { Ok(()) } else { Err(Failure::new(code::IOERR, FORKED)) }
+    }
+
     /// Asked before every read, write and lock.
     /// # Errors
     /// `SQLITE_IOERR` with the reason for which the database serves nothing any more.
     pub fn usable(&self) -> Result<(), Failure> {
-        if !self.is_ours() {
-            return Err(Failure::new(code::IOERR, FORKED));
-        }
+        self.ours()?;
         match self.engine.stop_reason() {
             None => Ok(()),
             Some(reason) => Err(Failure::new(code::IOERR, reason.to_string())),

@@ -74,6 +74,7 @@ impl MainFile {
             return Ok(Some(self.database.refusal()));
         }
         if is("highwater_status") {
+            self.database.ours()?;
             return Ok(Some(host::status(self.api, &self.database.engine)));
         }
         if is("journal_mode") && value.is_some() && !set("wal") {

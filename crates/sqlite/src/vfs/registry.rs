@@ -106,7 +106,15 @@ pub struct Registry {
 }
 
 /// The registry's lock, held across a fork so that the child finds it free.
-pub struct Frozen<'a>(#[expect(dead_code, reason = "held for its lock")] MutexGuard<'a, Maps>);
+pub struct Frozen<'a>(MutexGuard<'a, Maps>);
+
+impl Frozen<'_> {
+    /// In the child: gives up the descriptors of the locks on the parent's databases, which the child would otherwise
+    /// keep locked after the parent has gone.
+    pub fn disown(&self) {
+        self.0.open.values().for_each(|database| database.engine.disown());
+    }
+}
 
 impl Registry {
     /// The databases of `disk`, opened with `options`.

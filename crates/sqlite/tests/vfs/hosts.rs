@@ -131,6 +131,14 @@ fn a_forked_child_leaves_its_parents_database_alone() {
     assert!(shown.contains("parent and child are well"), "{shown}");
 }
 
+/// A worker that outlives the process it was forked from, which is killed and started again.
+#[test]
+fn a_child_that_lives_on_does_not_keep_its_dead_parents_database_locked() {
+    let (_folder, path) = bound();
+    let Some(shown) = python("fork_lives.py", &path, &[]) else { return };
+    assert!(shown.contains("opened while the child lives"), "{shown}");
+}
+
 #[test]
 fn a_python_that_is_killed_has_every_commit_it_was_told_of() {
     let (_folder, path) = bound();

@@ -150,7 +150,7 @@ impl Remote {
 
     fn refusal<T>(&self, answer: &Answer<T>) -> StreamError {
         let code = match (&answer.outcome, answer.status) {
-            (Outcome::Redirected, _) => "redirected",
+            (Outcome::Redirected, _) | (Outcome::Unknown, 301..=303) => "redirected",
             (_, 401) => "unauthorized",
             (_, 402) => "payment_required",
             (_, 403) => "forbidden",

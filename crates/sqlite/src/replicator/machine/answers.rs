@@ -76,7 +76,7 @@ impl Machine {
                 self.stop(self.reset(code, text), out);
             }
             Outcome::Redirected => self.redirected(answer, environment),
-            Outcome::Unknown => self.retry(answer.describe(), answer.retry_after_ms, environment),
+            Outcome::Unknown => self.unknown(answer, environment),
             Outcome::Refused(refusal) => self.refused(refusal, token, answer, environment, out),
         }
     }
@@ -102,7 +102,7 @@ impl Machine {
             Outcome::Done(piece) if piece.incarnation == self.incarnation => return Some(piece.clone()),
             Outcome::Done(_) => self.probe_then(None, environment),
             Outcome::Redirected => self.redirected(answer, environment),
-            Outcome::Unknown => self.retry(answer.describe(), answer.retry_after_ms, environment),
+            Outcome::Unknown => self.unknown(answer, environment),
             Outcome::Refused(refusal) => self.refused(refusal, token, answer, environment, out),
         }
         None
@@ -134,6 +134,15 @@ impl Machine {
             412 | 416 => self.probe_then(None, environment),
             408 | 429 | 500..=599 => self.retry(text, answer.retry_after_ms, environment),
             _ => self.probe_then(Some(text), environment),
+        }
+    }
+
+    /// An answer that proves nothing. Those redirects do that a login page answers with: whether something was applied is
+    /// not known, but that they are redirects is.
+    pub(super) fn unknown<T>(&mut self, answer: &Answer<T>, environment: &mut Environment<'_>) {
+        match answer.status {
+            301..=303 => self.redirected(answer, environment),
+            _ => self.retry(answer.describe(), answer.retry_after_ms, environment),
         }
     }
 

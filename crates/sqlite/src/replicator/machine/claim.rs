@@ -203,7 +203,7 @@ impl Machine {
             }
             Outcome::Done(_) | Outcome::Unknown => {
                 prepare.maybe_applied = true;
-                self.retry(answer.describe(), answer.retry_after_ms, environment);
+                self.unknown(&answer, environment);
             }
             Outcome::Redirected => self.redirected(&answer, environment),
             Outcome::Refused(refusal) => match refusal.producer {

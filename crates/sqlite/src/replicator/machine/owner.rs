@@ -155,7 +155,7 @@ impl Machine {
             self.sizing.hopeless(body_bytes);
             self.claim_anew(0, false);
         }
-        self.retry(answer.describe(), answer.retry_after_ms, environment);
+        self.unknown(answer, environment);
     }
 
     fn append_refused(

@@ -198,6 +198,21 @@ fn a_stream_that_ends_below_our_acknowledged_end_is_refused_and_every_file_kept(
     assert!(owner.writes().is_empty());
 }
 
+/// What a login page in front of the server answers proves nothing about the batch, but is a redirect all the same.
+#[test]
+fn the_redirects_of_a_login_page_block_too_and_the_batch_is_repeated_as_it_was() {
+    for status in [301, 302, 303] {
+        let mut owner = Owner::settled();
+        owner.writes_meet([refused(status, ""), refused(302, ""), refused(status, "")]);
+        owner.commit(1);
+        owner.wait(500);
+        assert_eq!(owner.condition(), Some("redirected"), "{status}");
+        owner.wait(60_000);
+        assert_eq!(owner.condition(), None, "{status}");
+        assert!(owner.stopped.is_none());
+    }
+}
+
 #[test]
 fn three_redirects_in_a_row_block_and_two_do_not() {
     let mut owner = Owner::settled();

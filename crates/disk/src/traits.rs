@@ -47,6 +47,13 @@ pub trait Disk: Send + Sync + 'static {
     /// The system's.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// Removes an empty directory. Durable after `sync_directory` of its parent.
+    /// # Errors
+    /// `DirectoryNotEmpty` if it holds a name, `NotFound` if there is none; `Unsupported` on a disk that never does it.
+    fn remove_directory(&self, _path: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// The names in a directory, sorted; `NotFound` if there is no such directory.
     /// # Errors
     /// The system's.

@@ -167,6 +167,26 @@ impl Disk for SimDisk {
         result
     }
 
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        let path = normal(path);
+        let mut state = lock(&self.state);
+        if state.faults.stopped {
+            return Err(dead());
+        }
+        if !state.names.is_directory(&path) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if !state.names.list(&path).is_empty() {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        let course = state.begin(Operation::Remove, &[&path], [0; 3])?;
+        let (happens, result) = outcome(course);
+        if happens {
+            state.names.remove(&path);
+        }
+        result
+    }
+
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         let path = normal(path);
         let state = lock(&self.state);

@@ -295,3 +295,20 @@ fn a_fork_shares_the_past_and_not_the_future() {
     fork.power_loss();
     file.sync_data().expect("the other machine still runs");
 }
+
+#[test]
+fn a_directory_goes_once_it_is_empty_and_not_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disks: [(Box<dyn Disk>, PathBuf); 2] =
+        [(Box::new(disk(1)), path("sub")), (Box::new(crate::OsDisk::new()), folder.path().join("sub"))];
+    for (disk, sub) in disks {
+        let kind = |result: std::io::Result<()>| result.expect_err("refused").kind();
+        assert_eq!(kind(disk.remove_directory(&sub)), std::io::ErrorKind::NotFound);
+        disk.create_directory(&sub).expect("create");
+        disk.open(&sub.join("a"), OpenMode::Create).expect("open");
+        assert_eq!(kind(disk.remove_directory(&sub)), std::io::ErrorKind::DirectoryNotEmpty);
+        disk.remove(&sub.join("a")).expect("remove");
+        disk.remove_directory(&sub).expect("remove");
+        assert!(!disk.exists(&sub).expect("ask"));
+    }
+}

@@ -299,6 +299,8 @@ fn verify_finds_nothing_in_a_good_database_and_the_page_in_a_bad_one() {
     database.engine.close();
     let found = verify(&disk, path, &server.url, client(), &mut |_| {}).expect("a comparison");
     assert_eq!((found.different, found.acknowledged_lsn, found.lsn), (0, 2, 3));
+    let left: Vec<_> = disk.list(Path::new("/a.db-highwater")).expect("a folder");
+    assert!(left.iter().all(|name| !name.contains("verify")), "nothing of it is left: {left:?}");
     assert!(found.pages > 20);
     let applied = server.lock().server.applied;
 

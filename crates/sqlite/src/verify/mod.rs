@@ -218,6 +218,7 @@ fn clear(disk: &dyn Disk, beside: &Path) -> io::Result<()> {
                 disk.remove(&path)?;
             }
         }
+        disk.remove_directory(folder)?;
     }
     if disk.exists(&layout.database)? { disk.remove(&layout.database) } else { Ok(()) }
 }

@@ -6,7 +6,7 @@
 //! corpus, and over cut and flipped versions of it, as a test.
 //!
 //! # Modules
-//! None: one function per target.
+//! - `folders`: targets that damage and open whole directories; the others are here
 //!
 //! # Invariants
 //! A function returns for every input.
@@ -20,7 +20,9 @@ use highwater_client::headers::Headers;
 use highwater_client::{WriteKind, classify};
 use highwater_consensus::{Base, Entry, HardState, Message};
 use highwater_disk::{Disk as _, OpenMode, SimDisk};
+use highwater_node::cluster_file::ClusterFile;
 use highwater_sqlite::batch::{Sink, StreamReader};
+use highwater_sqlite::meta::{Meta, MetaFile};
 use highwater_sqlite::record::Decoder;
 use highwater_store::{Options as StoreOptions, Store};
 use highwater_stream::{Command, Machine, Options as StreamOptions};
@@ -28,6 +30,10 @@ use highwater_wal::{Log, Options as WalOptions};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+mod folders;
+
+pub use folders::{sqlite_folder, store_folder, wal_folder};
 
 /// A disk in memory with one file of these bytes.
 fn disk_with(path: &str, data: &[u8]) -> SimDisk {
@@ -84,6 +90,28 @@ pub fn commit_record(data: &[u8]) {
     let mut decoder = Decoder::checking();
     let mut rest = data;
     while let Ok(Some(_)) = decoder.next(&mut rest) {}
+}
+
+/// What a database remembers beside its log: both slots, and the body of one as it is behind its checksum.
+pub fn sqlite_meta(data: &[u8]) {
+    let disk = disk_with("/d/meta", data);
+    let file = disk.open(Path::new("/d/meta"), OpenMode::Write).expect("just written");
+    drop(MetaFile::open(file));
+    if let Ok(meta) = Meta::decode(Bytes::copy_from_slice(data)) {
+        assert_eq!(Meta::decode(meta.encode().into()), Ok(meta), "a slot reads back");
+    }
+}
+
+/// A node's cluster file, as it is and with the digest that it should have.
+pub fn node_cluster_file(data: &[u8]) {
+    for digest in [&[][..], blake3::hash(data).as_bytes()] {
+        let disk = disk_with("/data/cluster", &[data, digest].concat());
+        if let Ok(Some(cluster)) = ClusterFile::read(&disk, Path::new("/data")) {
+            cluster.write(&disk, Path::new("/data")).expect("memory takes it");
+            let again = ClusterFile::read(&disk, Path::new("/data"));
+            assert_eq!(again.ok().flatten(), Some(cluster), "a cluster file reads back");
+        }
+    }
 }
 
 /// A database's stream: claims and batches.

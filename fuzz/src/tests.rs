@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A target, and the folders below the work tree's root whose files are its seeds.
 type Target = (&'static str, fn(&[u8]), &'static [&'static str]);
 
-const TARGETS: [Target; 8] = [
+const TARGETS: [Target; 13] = [
     ("wal_segment", crate::wal_segment, &["crates/wal/golden"]),
     ("store_index", crate::store_index, &["crates/store/golden"]),
     ("stream_command", crate::stream_command, &["crates/stream/golden"]),
@@ -16,10 +16,15 @@ const TARGETS: [Target; 8] = [
     ("consensus_records", crate::consensus_records, &["crates/consensus/golden"]),
     ("commit_record", crate::commit_record, &["crates/sqlite/golden"]),
     ("stream_batches", crate::stream_batches, &["crates/sqlite/golden"]),
+    ("sqlite_meta", crate::sqlite_meta, &["crates/sqlite/golden/commit-log-1"]),
+    ("sqlite_folder", crate::sqlite_folder, &[]),
+    ("wal_folder", crate::wal_folder, &[]),
+    ("store_folder", crate::store_folder, &[]),
+    ("node_cluster_file", crate::node_cluster_file, &["crates/node/golden"]),
     ("client_answer", crate::client_answer, &[]),
 ];
 
-/// Variants of each seed.
+/// Variants of each seed; `HIGHWATER_SEEDS` asks for so many times more.
 const VARIANTS: u64 = 200;
 
 /// Seeds longer than this are left to the fuzzer: the log's golden segments are mostly zeros.
@@ -55,12 +60,18 @@ fn variant(seed: &[u8], random: &mut SplitMix) -> Vec<u8> {
             bytes[at] ^= 1 << random.below(8);
         }
     }
+    if random.below(4) == 0 {
+        // The rest is made up.
+        let from = usize::try_from(random.below(bytes.len() as u64 + 1)).expect("a position");
+        bytes[from..].iter_mut().for_each(|byte| *byte = random.next_u64() as u8);
+    }
     bytes
 }
 
 #[test]
 fn no_decoder_panics_on_damaged_input() {
     let mut random = SplitMix::new(11);
+    let more: u64 = std::env::var("HIGHWATER_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1);
     for (name, target, folders) in TARGETS {
         let mut seeds = vec![Vec::new()];
         collect(&root().join("fuzz/corpus").join(name), &mut seeds);
@@ -71,7 +82,7 @@ fn no_decoder_panics_on_damaged_input() {
         for seed in &seeds {
             target(seed);
             let variants = if seed.len() > 8 << 10 { VARIANTS / 10 } else { VARIANTS };
-            for _ in 0..variants {
+            for _ in 0..variants * more {
                 target(&variant(seed, &mut random));
             }
         }

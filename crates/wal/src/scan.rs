@@ -221,7 +221,7 @@ pub(crate) fn scan(image: &Image, known: Known) -> Scan {
         remains_end: image.remains_end(),
         witnessed,
         cut: judge.cut,
-        garbage: image.any(1..image.pages.max(1), Class::Garbage),
+        garbage: image.pages > 1 && image.any(1..image.pages, Class::Garbage),
     }
 }
 

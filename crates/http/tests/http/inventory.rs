@@ -156,6 +156,7 @@ pub fn check(row: &Row, answer: &Answer) {
             assert_eq!(&body.code, code, "{id}");
             assert_eq!(answer.header("content-type"), Some(ErrorBody::CONTENT_TYPE), "{id}");
             assert_eq!(answer.header("cache-control"), Some("no-store"), "{id}");
+            assert_eq!(answer.header("highwater-durability"), None, "{id}: nothing was written");
         }
         None => {
             assert_eq!(answer.body, b"", "{id}");

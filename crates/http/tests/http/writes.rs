@@ -116,8 +116,10 @@ fn a_receipt_says_where_the_bytes_lie_however_often_it_is_asked() {
     for (name, value) in expected {
         assert_eq!(first.header(name), Some(value));
     }
+    assert_eq!(first.header("highwater-durability"), Some("synced=1, of=1"));
     let repeat = claim(&server, "1", "0", &[], b"abc");
     assert_eq!(repeat.status, 204);
+    assert_eq!(repeat.header("highwater-durability"), Some("synced=1, of=1"), "what holds now");
     for (name, value) in expected {
         assert_eq!(repeat.header(name), Some(value));
     }

@@ -2,14 +2,13 @@
 
 SQLite 3.7.0 to 3.51.2 could count pages as copied into the file that never were. ROUNDS commits by default 20,000.
 """
-import os, sqlite3, sys, threading
+import json, os, sqlite3, sys, threading
 
 library, path, uri = sys.argv[1:4]
 rounds = int(os.environ.get("ROUNDS", "20000"))
 loader = sqlite3.connect(":memory:")
 loader.enable_load_extension(True)
 loader.load_extension(library)
-print("SQLite", sqlite3.sqlite_version)
 
 
 def connect():
@@ -19,6 +18,9 @@ def connect():
 
 
 db = connect()
+told = json.loads(db.execute("PRAGMA highwater_status").fetchone()[0])["sqlite"]
+assert told["version"] == sqlite3.sqlite_version, told
+print("SQLite", told["version"], "has the bug" if told["wal_reset_bug"] else "has it fixed")
 db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, v INT, b BLOB)")
 db.executemany("INSERT INTO t VALUES (?, 0, randomblob(3000))", [(n,) for n in range(40)])
 over = threading.Event()

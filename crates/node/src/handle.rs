@@ -77,7 +77,9 @@ impl Handle {
         if shared.closing.load(Ordering::Relaxed) {
             return Err(Unavailable::GroupRestarting);
         }
-        if shared.log_full.load(Ordering::Relaxed) {
+        // One without a body may be a delete, which makes room: that is judged where it is known.
+        let full = shared.log_full.load(Ordering::Relaxed) || bytes > shared.log_room.load(Ordering::Relaxed);
+        if bytes > 0 && full {
             return Err(Unavailable::WalDiskPressure);
         }
         let uncommitted = shared.uncommitted_bytes.load(Ordering::Relaxed);

@@ -59,6 +59,7 @@ impl Node {
             uncommitted_bytes_max: config.uncommitted_bytes_effective(),
             live_reads: AtomicU64::new(0),
             log_full: AtomicBool::new(false),
+            log_room: AtomicU64::new(u64::MAX),
             ready: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             failed: watch::Sender::new(None),

@@ -94,6 +94,17 @@ impl<T: Token> Solo<T> {
         }
     }
 
+    /// Makes the log's next file ahead of its need, as its thread does, and tells the core what room there is.
+    pub fn make_spare(&mut self) {
+        self.log.retry_space();
+        if let Some(job) = self.log.prepare()
+            && let Err(error) = self.log.take_spare(job.run())
+        {
+            tracing::debug!(%error, "no file was made");
+        }
+        self.turn([Input::LogRoom(self.log.room())]);
+    }
+
     /// Batches that wait for [`Self::sync`].
     #[must_use]
     pub fn appends_waiting(&self) -> usize {

@@ -319,6 +319,55 @@ fn a_write_whose_caller_goes_away_is_still_applied_once() {
     });
 }
 
+/// The story: the append that met the full disk was proposed, and answered after five seconds with an unknown outcome;
+/// the delete that the page on full disks names was refused; and the log asked the disk for space without a pause.
+#[test]
+fn on_a_full_disk_every_append_is_refused_at_once_and_a_delete_makes_room() {
+    let disk = SimDisk::new(1);
+    let config = Config {
+        wal_segment_bytes: 1 << 20,
+        wal_bytes_max: 64 << 20,
+        checkpoint_bytes: 1 << 20,
+        groups: 2,
+        ..Config::new("/data")
+    };
+    let clock = Arc::new(SystemClock::new());
+    let node = Node::open(config, Arc::new(disk.clone()), clock, Box::new(SystemRandom)).expect("opens");
+    let handle = node.handle();
+    runtime().block_on(async {
+        create(&handle, "s").await;
+        create(&handle, "t").await;
+        disk.set_capacity(Some(disk.used_bytes() + (6 << 20)));
+        let mut refused = 0;
+        while refused < 20 {
+            let began = Instant::now();
+            match handle.write("s".to_owned(), append(&[1; 20_000], None)).await {
+                Ok(answer) => drop(answer.result.expect("taken")),
+                Err(Unavailable::WalDiskPressure) => {
+                    refused += 1;
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                Err(other) => panic!("{other}"),
+            }
+            assert!(began.elapsed() < Duration::from_secs(3), "it waited for {:?}", began.elapsed());
+        }
+        let before = disk.operations();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(disk.operations() < before + 200, "{} operations in 200 ms", disk.operations() - before);
+        // Full to the last byte, a disk takes no checkpoint either, as the page says.
+        disk.set_capacity(Some(disk.used_bytes() + (64 << 10)));
+        let delete = Operation::Delete { incarnation: None };
+        handle.write("s".to_owned(), delete).await.expect("a delete makes room").result.expect("done");
+        let began = Instant::now();
+        while handle.write("t".to_owned(), append(b"x", None)).await == Err(Unavailable::WalDiskPressure) {
+            assert!(began.elapsed() < Duration::from_secs(20), "no room came of it");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(content(&handle, "t").await, b"x");
+    });
+    node.shutdown().expect("a clean end");
+}
+
 /// Panics on the thread of a name, once it is told to: in the clock, which the shard's thread asks in every turn, or in
 /// the disk below a path.
 #[derive(Clone)]

@@ -336,6 +336,8 @@ impl Store {
         for (file, bytes) in released {
             *self.live.entry(file).or_default() -= bytes;
         }
+        // The file that is written on goes too once nothing lives in it: a deleted stream gives all its bytes back.
+        self.active = self.active.filter(|active| self.live.get(&active.file).is_some_and(|bytes| *bytes > 0));
         let active = self.active.map(|active| active.file);
         let dead = self.live.extract_if(.., |file, bytes| *bytes == 0 && Some(*file) != active).map(|(file, _)| file);
         let mut numbers: Vec<u32> = dead.collect();

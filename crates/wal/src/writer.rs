@@ -43,6 +43,8 @@ pub struct Metrics {
     pub segments_kept: u64,
     /// Bytes of the segments in use.
     pub log_bytes: u64,
+    /// As [`Log::room`].
+    pub room: Option<u64>,
 }
 
 struct Submission {
@@ -95,6 +97,7 @@ struct Queue {
     submissions: Vec<Submission>,
     releases: BTreeMap<OwnerId, u64>,
     abandoned: Vec<OwnerId>,
+    retry_space: bool,
     forgets: Vec<(OwnerId, Answer<bool>)>,
     spare: Option<crate::log::SpareDone>,
     stopping: bool,
@@ -189,6 +192,12 @@ impl WriterHandle {
         self.shared.lock().abandoned.push(owner);
     }
 
+    /// Has the log look for space on the disk again, if it had none: somebody may have made some.
+    pub fn retry_space(&self) {
+        self.shared.lock().retry_space = true;
+        self.shared.work.notify_one();
+    }
+
     /// As [`Log::forget`], in the background; `done` hears on the writer's thread whether it is durable.
     pub fn forget(&self, owner: OwnerId, done: Forgotten) {
         let mut queue = self.shared.lock();
@@ -232,6 +241,7 @@ struct Round {
     submissions: Vec<Submission>,
     releases: BTreeMap<OwnerId, u64>,
     abandoned: Vec<OwnerId>,
+    retry_space: bool,
     forgets: Vec<(OwnerId, Answer<bool>)>,
     spare: Option<crate::log::SpareDone>,
     last: bool,
@@ -264,12 +274,14 @@ impl Worker {
             let idle = queue.submissions.is_empty()
                 && queue.releases.is_empty()
                 && queue.forgets.is_empty()
+                && !queue.retry_space
                 && queue.spare.is_none();
             if !idle || queue.stopping {
                 return Round {
                     submissions: take_batch(&mut queue.submissions),
                     releases: std::mem::take(&mut queue.releases),
                     abandoned: std::mem::take(&mut queue.abandoned),
+                    retry_space: std::mem::take(&mut queue.retry_space),
                     forgets: std::mem::take(&mut queue.forgets),
                     spare: queue.spare.take(),
                     last: idle && queue.stopping,
@@ -284,6 +296,9 @@ impl Worker {
         for owner in round.abandoned {
             self.log.abandon(owner);
         }
+        if round.retry_space {
+            self.log.retry_space();
+        }
         let mut poisoned = self.commit(round.submissions);
         for (owner, first_needed) in round.releases {
             // A full disk keeps the segment; the owner's next release tries again.
@@ -294,11 +309,10 @@ impl Worker {
         for (owner, done) in round.forgets {
             done.send(self.log.forget(owner).is_ok());
         }
-        if let Some(done) = round.spare {
-            self.join_spare_thread();
-            if let Err(error) = self.log.take_spare(done) {
-                poisoned = Some(error);
-            }
+        if let Some(done) = round.spare
+            && let Err(error) = self.take_spare(done)
+        {
+            poisoned = Some(error);
         }
         self.ask_for_spare();
         poisoned
@@ -317,7 +331,10 @@ impl Worker {
         }
         let refused = results.iter().filter(|result| matches!(result, Err(AppendError::Full { .. }))).count();
         self.shared.lock().metrics.refused += refused as u64;
-        // Before anyone is told, so that whoever is told finds itself counted.
+        if poisoned.is_none() && self.log.ends_soon() {
+            poisoned = self.await_spare().err();
+        }
+        // Before anyone is told, so that whoever is told finds itself counted, and knows what room there is.
         self.publish();
         for (submission, result) in submissions.into_iter().zip(results) {
             submission.done.send(result);
@@ -371,6 +388,20 @@ impl Worker {
     fn end(&mut self, reason: Poisoned) {
         self.shared.lock().ended = Some(reason);
         self.join_spare_thread();
+    }
+
+    /// Waits for the next segment's file: whoever is told after this is not taken by surprise by a full disk. It costs no
+    /// more than to wait where the file is needed.
+    fn await_spare(&mut self) -> Result<(), Poisoned> {
+        self.ask_for_spare();
+        self.join_spare_thread();
+        let made = self.shared.lock().spare.take();
+        made.map_or(Ok(()), |done| self.take_spare(done))
+    }
+
+    fn take_spare(&mut self, done: crate::log::SpareDone) -> Result<(), Poisoned> {
+        self.join_spare_thread();
+        self.log.take_spare(done).map(drop)
     }
 
     fn join_spare_thread(&mut self) {

@@ -32,15 +32,18 @@ pub struct Proposal {
     pub path: String,
     /// The record.
     pub record: Vec<u8>,
+    /// Whether it makes room: a delete may use what a full log keeps back for it.
+    pub makes_room: bool,
 }
 
 impl Proposal {
     /// Encodes a write. Done by whoever asks, so that the shard's thread copies no body.
     #[must_use]
     pub fn new(at: Millis, path: String, operation: Operation) -> Self {
+        let makes_room = matches!(operation, Operation::Delete { .. });
         let command = Command { at, path, operation };
         let record = command.encode_behind(&[0; ENTRY_HEADER_BYTES]);
-        Self { path: command.path, record }
+        Self { path: command.path, record, makes_room }
     }
 }
 
@@ -90,6 +93,8 @@ pub enum Input<T> {
         /// What became of it.
         result: Result<CheckpointDone, CheckpointError>,
     },
+    /// Bytes of file that the log can still take, if the disk has no space for a further segment.
+    LogRoom(Option<u64>),
     /// A thread that the node cannot do without is gone: nothing can be acknowledged any more.
     Failed(String),
     /// A tenth of a second has passed.

@@ -67,6 +67,11 @@ pub const fn frame_bytes_max(wal_segment_bytes: u64) -> u64 {
 /// seconds, half of what a client waits without progress.
 const FULL_TICKS_MAX: u64 = 50;
 
+/// Bytes of file that a batch with so many bytes of records takes at most: the marks and headers, and whole pages.
+const fn laid_out_bytes(bytes: u64) -> u64 {
+    bytes + bytes / 64 + 2 * 4_096
+}
+
 /// A batch of frames that the log has or gets.
 #[derive(Default)]
 struct Pending {
@@ -95,6 +100,8 @@ pub struct ShardCore<T> {
     in_flight: Option<Pending>,
     /// The batch in flight found no space. It is handed over again whenever there may be some.
     full: Option<Full>,
+    /// Bytes of file that the log can still take, if the disk has no space for a further segment.
+    log_room: Option<u64>,
     segment_newest: u64,
     checkpoint_running: bool,
     uncommitted_bytes: u64,
@@ -137,6 +144,7 @@ impl<T: Token> ShardCore<T> {
                 }
                 self.retry(out);
             }
+            Input::LogRoom(room) => self.log_room = room,
             Input::Failed(reason) => self.fail(reason, out),
             Input::Tick => self.tick(out),
         }
@@ -193,7 +201,7 @@ impl<T: Token> ShardCore<T> {
     fn propose(&mut self, token: T, proposal: Proposal, out: &mut Vec<Output<T>>) {
         let bytes = proposal.record.len() as u64;
         let id = group_of(&proposal.path, self.groups());
-        if let Some(why) = self.pressure(bytes) {
+        if let Some(why) = self.pressure(bytes, proposal.makes_room) {
             out.push(Output::Answer(token, Answer::Write(Err(why))));
             return;
         }
@@ -211,25 +219,47 @@ impl<T: Token> ShardCore<T> {
         }
     }
 
-    /// What a write of `bytes` is refused with now, if it is.
+    /// What a write of `bytes` is refused with now, if it is. One that makes room may use the log's reserve.
     #[must_use]
-    pub fn pressure(&self, bytes: u64) -> Option<Unavailable> {
+    pub fn pressure(&self, bytes: u64, makes_room: bool) -> Option<Unavailable> {
         if self.failed.is_some() {
             return Some(Unavailable::ApplyStopped);
         }
-        if self.log_full() || bytes > frame_bytes_max(self.options.wal_segment_bytes) {
+        if self.log_refuses(bytes, makes_room) || bytes > frame_bytes_max(self.options.wal_segment_bytes) {
             return Some(Unavailable::WalDiskPressure);
         }
         (self.uncommitted_bytes + bytes > self.options.uncommitted_bytes_max && self.uncommitted_bytes > 0)
             .then_some(Unavailable::RaftUncommittedBackpressure)
     }
 
-    /// Whether the log has no room for a further write.
+    /// Whether the log has no room for a further write, however small.
     #[must_use]
     pub fn log_full(&self) -> bool {
-        // Two segments stay free for what is already proposed and for the records of the groups themselves.
-        let reserve = 2 * self.options.wal_segment_bytes;
-        self.full.is_some() || self.log_bytes() + reserve > self.options.wal_bytes_max
+        self.log_refuses(0, false)
+    }
+
+    /// Bytes of the largest write that the log has room for behind what is in flight, where the disk bounds it.
+    #[must_use]
+    pub fn log_room(&self) -> Option<u64> {
+        let taken = laid_out_bytes(self.uncommitted_bytes) + self.reserve_bytes(false);
+        self.log_room.map(|room| room.saturating_sub(taken) / 65 * 64)
+    }
+
+    /// Whether the log may have no room for what is in flight and `bytes` more: nothing of that is proposed then, so
+    /// that it is an answer and not a wait.
+    fn log_refuses(&self, bytes: u64, makes_room: bool) -> bool {
+        // Of the bound, two segments stay free for what is already proposed and for the groups' own records. A delete
+        // is smaller than any of these, and leaves one.
+        let segments = if makes_room { 1 } else { 2 };
+        let bound = self.log_bytes() + segments * self.options.wal_segment_bytes > self.options.wal_bytes_max;
+        let needed = laid_out_bytes(self.uncommitted_bytes + bytes) + self.reserve_bytes(makes_room);
+        self.full.is_some() || bound || self.log_room.is_some_and(|room| needed > room)
+    }
+
+    /// Bytes of the last segment that a full disk has room for and that a write must leave: an eighth for deletes, of
+    /// which they leave an eighth for the groups' own records.
+    fn reserve_bytes(&self, makes_room: bool) -> u64 {
+        self.options.wal_segment_bytes / if makes_room { 64 } else { 8 }
     }
 
     fn read(&mut self, token: T, request: ReadRequest, out: &mut Vec<Output<T>>) {
@@ -381,14 +411,19 @@ impl<T: Token> ShardCore<T> {
         let ready = || self.going_on().filter(|g| g.checkpoint.may_begin(now.monotonic));
         let pinning = ready().filter_map(|g| g.checkpoint.segment_oldest().map(|s| (s, g.id))).min();
         let pinning = pinning.filter(|(segment, _)| {
+            if self.log_room.is_some() {
+                return false;
+            }
             let span = self.segment_newest.saturating_sub(*segment);
             span >= 2 || self.full.is_some() || span * self.options.wal_segment_bytes > self.options.wal_bytes_max / 2
         });
         // Only of those that may begin: one whose checkpoint just failed does not make the others hurry.
         let logged: u64 = ready().map(|g| g.checkpoint.logged_bytes).sum();
         let largest = ready().filter(|g| g.checkpoint.logged_bytes > 0).max_by_key(|g| g.checkpoint.logged_bytes);
-        let largest = largest.map(|g| g.id);
-        let due = if logged >= self.options.checkpoint_bytes { largest } else { None };
+        let due = if logged >= self.options.checkpoint_bytes { largest.map(|g| g.id) } else { None };
+        // A full disk has room for the smallest one first: what was deleted is given back by it.
+        let smallest = ready().filter(|g| g.checkpoint.logged_bytes > 0).min_by_key(|g| g.store.unmoved_bytes());
+        let due = if self.log_room.is_some() { smallest.map(|g| g.id) } else { due };
         let Some(id) = pinning.map(|(_, id)| id).or(due) else { return };
         if let Some(group) = self.slots[id.0 as usize].up() {
             out.push(group.begin_checkpoint());

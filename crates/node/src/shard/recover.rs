@@ -101,6 +101,7 @@ impl<T> ShardCore<T> {
             next: Pending::default(),
             in_flight: None,
             full: None,
+            log_room: None,
             segment_newest,
             checkpoint_running: false,
             uncommitted_bytes: 0,

@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub uncommitted_bytes_max: u64,
     pub live_reads: AtomicU64,
     pub log_full: AtomicBool,
+    /// Bytes of the largest write that the log has room for.
+    pub log_room: AtomicU64,
     pub ready: AtomicBool,
     pub closing: AtomicBool,
     pub failed: watch::Sender<Option<String>>,

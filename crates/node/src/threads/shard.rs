@@ -11,6 +11,9 @@ use std::time::Duration;
 /// Milliseconds of a tick: the unit of elections and heartbeats.
 const TICK_MS: u64 = 100;
 
+/// Ticks between two searches for space on a full disk.
+const SPACE_TICKS: u32 = 5;
+
 /// Inputs of one turn. Enough that one batch serves everyone who has come, and few enough that the first of them does
 /// not wait for long: a turn of this many writes takes a few milliseconds.
 const INPUTS_MAX: usize = 4_096;
@@ -40,9 +43,11 @@ pub(crate) fn run(mut thread: ShardThread) {
     thread.perform(&mut out);
     let mut tick_at = thread.now().monotonic + TICK_MS;
     let mut stop_at = None;
+    let mut ticks = 0u32;
     loop {
         let first = thread.wait(tick_at);
         let now = thread.now();
+        thread.core.step(now, Input::LogRoom(thread.writer.metrics().room), &mut out);
         for mail in first.into_iter().chain(thread.mail.try_iter().take(INPUTS_MAX)) {
             match mail {
                 Mail::Input(input) => thread.core.step(now, input, &mut out),
@@ -56,6 +61,10 @@ pub(crate) fn run(mut thread: ShardThread) {
             // An answer says so too, where one is awaited.
             if let Some(ended) = thread.writer.ended() {
                 thread.core.step(now, Input::Failed(ended.to_string()), &mut out);
+            }
+            ticks = ticks.wrapping_add(1);
+            if thread.core.log_room().is_some() && ticks.is_multiple_of(SPACE_TICKS) {
+                thread.writer.retry_space();
             }
             thread.core.step(now, Input::Tick, &mut out);
             // After a pause the missed ticks are not made up for: they would look like silence of the others.
@@ -121,6 +130,7 @@ impl ShardThread {
         let shared = &self.shared;
         shared.uncommitted_bytes.store(self.core.uncommitted_bytes(), Ordering::Relaxed);
         shared.live_reads.store(self.core.live_reads() as u64, Ordering::Relaxed);
+        shared.log_room.store(self.core.log_room().unwrap_or(u64::MAX), Ordering::Relaxed);
         shared.log_full.store(self.core.log_full(), Ordering::Relaxed);
         let failed = shared.failed.borrow().clone();
         let ready = self.core.ready();

@@ -1,6 +1,6 @@
 //! Disks that fail and disks that are full.
 
-use crate::harness::{Host, append};
+use crate::harness::{Host, append, delete};
 use highwater_consensus::entry::ENTRY_HEADER_BYTES;
 use highwater_disk::sim::Operation as On;
 use highwater_node::Unavailable;
@@ -214,6 +214,74 @@ fn a_damaged_group_refuses_to_serve_and_the_others_serve() {
     assert!(host.disk.files().iter().any(|(path, _)| path == &index), "its files are kept");
 }
 
+/// The story: an append met the full disk after it had been proposed. It was answered after five seconds, with an
+/// unknown outcome, where the page on full disks says that nothing was proposed.
+#[test]
+fn an_append_that_meets_a_full_disk_is_refused_at_once_and_was_not_proposed() {
+    let (mut host, kept) = full_disk_with_a_prepared_log();
+    for _ in 0..20 {
+        assert_eq!(host.write(&two_groups().0, append(&[4; 20_000])), Err(Unavailable::WalDiskPressure));
+        host.node().pass(100);
+        host.node().make_spare();
+    }
+    assert_eq!(host.node().appends_waiting(), 0, "it was proposed");
+    assert_eq!(host.content(&two_groups().0).map(|c| c.len()), Some(kept));
+    // Space comes back.
+    host.disk.set_capacity(None);
+    host.node().make_spare();
+    host.append(&two_groups().0, &[4; 20_000]);
+}
+
+/// A host whose disk takes no further file of the log, and how much its stream of group 0 has.
+fn full_disk_with_a_prepared_log() -> (Host, usize) {
+    let mut host = Host::serving(6);
+    let (in_0, in_1) = two_groups();
+    host.create(&in_0);
+    host.create(&in_1);
+    host.append(&in_1, &[2; 10_000]);
+    let mut kept = 0;
+    for _ in 0..30 {
+        host.append(&in_0, &[3; 60_000]);
+        kept += 60_000;
+        host.node().make_spare();
+        host.node().checkpoint();
+    }
+    host.disk.set_capacity(Some(host.disk.used_bytes() + (40 << 10)));
+    for _ in 0..200 {
+        host.node().make_spare();
+        match host.write(&in_0, append(&[3; 5_000])) {
+            Ok(_) => kept += 5_000,
+            Err(why) => {
+                assert_eq!(why, Unavailable::WalDiskPressure);
+                return (host, kept);
+            }
+        }
+        host.node().checkpoint();
+    }
+    panic!("the disk was never full after {kept} bytes");
+}
+
+/// The story: the page on full disks says to delete streams, and the delete was refused because the disk was full.
+#[test]
+fn on_a_full_disk_a_stream_is_deleted_and_its_bytes_are_given_back() {
+    let (mut host, _) = full_disk_with_a_prepared_log();
+    let (in_0, in_1) = two_groups();
+    let used = host.disk.used_bytes();
+    assert_eq!(host.write(&in_1, append(b"x")), Err(Unavailable::WalDiskPressure));
+    host.done(&in_0, delete());
+    for _ in 0..20 {
+        host.node().pass(1_100);
+        host.node().checkpoint();
+        host.node().make_spare();
+    }
+    assert!(host.disk.used_bytes() < used - 1_000_000, "{} of {used} bytes are in use", host.disk.used_bytes());
+    host.append(&in_1, b"x");
+    host.power_off();
+    host.open().expect("recovers");
+    assert_eq!(host.content(&in_0), None);
+    assert_eq!(host.content(&in_1).map(|c| c.len()), Some(10_001));
+}
+
 /// The story: one damaged group released nothing any more, so the log filled up behind its oldest frame, and the healthy
 /// ones were refused every write for good.
 #[test]
@@ -264,7 +332,7 @@ fn a_group_that_stopped_makes_no_checkpoint_and_does_not_fill_the_log_either() {
         host.disk.files().into_iter().filter(|(path, _)| path.starts_with("/data/store/g0")).collect()
     };
     let (_, good) = host.proposal(&in_0, append(&[7; 60_000]));
-    let unreadable = Proposal { path: in_0.clone(), record: vec![0xff; ENTRY_HEADER_BYTES + 20] };
+    let unreadable = Proposal { path: in_0.clone(), record: vec![0xff; ENTRY_HEADER_BYTES + 20], makes_room: false };
     let token = host.token();
     host.node().turn([good, Input::Write { token, proposal: unreadable }]);
     let before = files(&host);

@@ -131,11 +131,17 @@ impl Log {
     }
 
     /// The file that should be made now, so that the next segment is there when this one is full; `None` if there is
-    /// one already, or it is early.
+    /// one already, or it is early, or the disk had no space for it and nobody said that there may be some again.
     pub fn prepare(&mut self) -> Option<SpareJob> {
         let half = self.segments.last().is_some_and(|segment| self.tail.write_pos > segment.bytes / 2);
         let room = self.bytes() + self.options.segment_bytes <= self.options.log_bytes_max;
-        (self.poisoned.is_none() && self.spares.is_empty() && half && room).then(|| self.spare_job())
+        let needed = self.spares.is_empty() && room && (half || self.no_space || !self.tail.open);
+        if self.poisoned.is_some() || !needed {
+            return None;
+        }
+        // A full disk is not asked without end.
+        let may = std::mem::take(&mut self.retry_space) || !self.no_space;
+        may.then(|| self.spare_job())
     }
 
     /// Takes a file that was made; `false` if there was no space for it.
@@ -146,10 +152,14 @@ impl Log {
         match done.0 {
             Ok(spare) => {
                 self.spares.push(spare);
+                self.no_space = false;
                 self.metrics.segments_made += 1;
                 Ok(true)
             }
-            Err(failure) if failure.is_full() => Ok(false),
+            Err(failure) if failure.is_full() => {
+                self.no_space = true;
+                Ok(false)
+            }
             Err(failure) => Err(self.poison(&failure)),
         }
     }

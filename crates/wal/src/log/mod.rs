@@ -10,7 +10,7 @@ pub use append::{SpareDone, SpareJob};
 
 use crate::files::{Failure, Files, Spare};
 use crate::format::PAGE;
-use crate::format::batch::Range;
+use crate::format::batch::{Range, Table};
 use crate::format::state::{Condition, OwnerState, Spot, State};
 use crate::reader::LogReader;
 use crate::recovered::{Recovered, Verdict};
@@ -41,6 +41,10 @@ pub struct Log {
     next_number: u64,
     spares: Vec<Spare>,
     next_spare: u64,
+    /// The last attempt at making a file found no space on the disk.
+    no_space: bool,
+    /// The next attempt may be made.
+    retry_space: bool,
     reader: LogReader,
     poisoned: Option<Poisoned>,
     /// Batches are laid out here, one after another in the same memory: fresh memory costs more than the copy.
@@ -158,10 +162,37 @@ impl Log {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
+    /// Bytes of file that batches can still take, if there is no space on the disk for a further segment; `None` while
+    /// nothing is known to be in the way of one. Batches take whole pages of 4 KiB.
+    #[must_use]
+    pub fn room(&self) -> Option<u64> {
+        if !self.no_space || !self.spares.is_empty() {
+            return None;
+        }
+        let here = self.segments.last().filter(|_| self.tail.open);
+        Some(here.map_or(0, |segment| {
+            let table = Table::file_bytes(self.owners.len());
+            segment.bytes.saturating_sub(self.tail.write_pos + table)
+        }))
+    }
+
+    /// Whether the newest segment ends soon and there is no file for the next one: whether one can be had should be known
+    /// before more is taken.
+    #[must_use]
+    pub fn ends_soon(&self) -> bool {
+        let soon = |segment: &Segment| self.tail.write_pos > segment.bytes / 4 * 3;
+        self.spares.is_empty() && self.segments.last().is_some_and(soon)
+    }
+
+    /// Has the next [`Log::prepare`] look for space again, after the disk had none.
+    pub fn retry_space(&mut self) {
+        self.retry_space = true;
+    }
+
     /// What was done since the log was opened.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        Metrics { log_bytes: self.bytes(), ..self.metrics }
+        Metrics { log_bytes: self.bytes(), room: self.room(), ..self.metrics }
     }
 
     /// Syncs, and records that the log was closed.

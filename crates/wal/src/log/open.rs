@@ -258,6 +258,8 @@ fn assemble(
         next_number: state.first_segment.max(state.synced.segment + 1),
         spares,
         next_spare,
+        no_space: false,
+        retry_space: false,
         reader: LogReader::new(state.identity),
         poisoned: None,
         buffer: Vec::new(),

@@ -66,6 +66,7 @@ impl Log {
             self.put_away(segment).map_err(|failure| self.poison(&failure))?;
         }
         self.metrics.segments_released += released.segments;
+        self.retry_space = true;
         self.files.restore_reserve().map_err(|failure| self.poison(&failure))?;
         Ok(released)
     }

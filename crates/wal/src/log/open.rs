@@ -103,7 +103,10 @@ fn candidates(files: &Files, listing: &Listing) -> Result<Vec<Candidate>, OpenEr
         let path = files.segment_path(*number);
         let file = files.open(&path, OpenMode::Write)?;
         let mut header = [0; SEGMENT_HEADER];
-        let header = match file.read_exact_at(&mut header, 0) {
+        // A sector is lost if it cannot be read twice in a row; without this one, what was cut off the segment before
+        // would count again.
+        let read = file.read_exact_at(&mut header, 0).or_else(|_| file.read_exact_at(&mut header, 0));
+        let header = match read {
             Ok(()) => SegmentHeader::decode(&header),
             Err(_) => HeaderFound::Damaged,
         };

@@ -139,6 +139,41 @@ fn a_state_file_that_cannot_be_read_refuses_this_start_and_marks_nobody() {
     assert!(survivors(&recovered) == [frame(1, 1, 100)]);
 }
 
+/// One read failed while a server started, and never again. It was that of the newest segment's header, which says where
+/// the segment before ends: what had been cut off there came back, and a group was marked as damaged for good.
+#[test]
+fn one_failed_read_while_opening_marks_nobody() {
+    let mut cuts = 0;
+    for seed in 0..30 {
+        let disk = SimDisk::new(seed);
+        let (mut log, _) = open(&disk);
+        log.append(&[frame(1, 1, 100)]).expect("append");
+        log.sync().expect("sync");
+        log.append(&[frame(2, 1, 5000), frame(1, 2, 5000)]).expect("append");
+        drop(log);
+        disk.power_loss();
+        let (mut log, recovered) = open(&disk);
+        cuts += usize::from(recovered.cut().is_some());
+        let mut all = survivors(&recovered);
+        for at in 3..12 {
+            log.append(&[frame(at % 3, at, 2500)]).expect("append");
+            log.sync().expect("sync");
+            all.push(frame(at % 3, at, 2500));
+        }
+        drop(log);
+        for after in 0..8 {
+            let disk = disk.fork(after);
+            disk.fail_after(after, Operation::Read);
+            drop(try_open(&disk));
+            disk.clear_faults();
+            let (_, recovered) = open(&disk);
+            assert_whole(&recovered, &format!("seed {seed}, after read {after} failed"));
+            assert!(survivors(&recovered) == all, "seed {seed}, read {after}");
+        }
+    }
+    assert!(cuts > 0, "no seed tore the end of the log");
+}
+
 #[test]
 fn a_disk_too_full_for_the_state_file_is_helped_by_the_reserve() {
     let disk = SimDisk::new(1);

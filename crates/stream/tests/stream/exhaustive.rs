@@ -5,6 +5,7 @@
 
 use crate::script::token;
 use bytes::Bytes;
+use highwater_base::planted::{Bug, plant};
 use highwater_base::{Digest, Millis, limits};
 use highwater_stream::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -215,10 +216,8 @@ fn a_tokened_write_applies_once_even_when_its_producer_was_evicted() {
 }
 
 /// The checks above can fail: a machine that forgets to compare epochs is found.
-#[cfg(feature = "planted")]
 #[test]
 fn a_forgotten_epoch_check_is_found() {
-    use highwater_base::planted::{Bug, plant};
     plant(Some(Bug::ForgetEpochCheck));
     let found = explore(4_096, two_producers(), 3);
     plant(None);

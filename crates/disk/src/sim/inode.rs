@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 /// Bytes of a page, the unit in which changes are remembered.
 pub(super) const PAGE: usize = 4096;
 /// Bytes of a sector, the unit that is written whole or not at all.
-const SECTOR: usize = 512;
+pub(super) const SECTOR: usize = 512;
 
 pub(super) type Page = Arc<[u8; PAGE]>;
 

@@ -241,7 +241,7 @@ impl SimDisk {
     }
 
     /// The machine dies during the mutating operation number `operation`, counted from 1 as [`SimDisk::operations`]
-    /// counts: that one happens wholly, in part or not at all, and fails, as does every later call of any kind until
+    /// counts: that one happens wholly, in whole sectors or not at all, and fails, as does every later call of any kind until
     /// [`SimDisk::power_loss`] or [`SimDisk::crash_process`].
     pub fn stop_at(&self, operation: u64) {
         lock(&self.state).faults.stop_at = Some(operation);

@@ -1,7 +1,7 @@
 //! The simulated disk's calls.
 
 use super::faults::{Operation, dead};
-use super::inode::Inode;
+use super::inode::{Inode, SECTOR};
 use super::names::{Entry, Shared, normal};
 use super::{Course, ENDLESS, SimDisk, State, lock};
 use crate::traits::{Disk, File, OpenMode};
@@ -226,6 +226,16 @@ fn outcome(course: Course) -> (bool, io::Result<()>) {
     }
 }
 
+/// Bytes that a write leaves which the machine's death cut short: it ends with a sector, or wholly.
+fn torn_length(offset: u64, bytes: usize, random: &mut impl Random) -> usize {
+    let length = random.below(bytes as u64 + 1);
+    if length == bytes as u64 {
+        return bytes;
+    }
+    let end = offset + length;
+    (end - end % SECTOR as u64).saturating_sub(offset) as usize
+}
+
 impl SimFile {
     fn writable(&self) -> io::Result<()> {
         // EBADF, as for a descriptor opened for reading.
@@ -276,7 +286,7 @@ impl File for SimFile {
             Course::Done => (bytes.len(), Ok(())),
             Course::Failed(error) => (state.random.below(bytes.len() as u64 + 1) as usize, Err(error)),
             Course::Died { happened: true } => (bytes.len(), Err(dead())),
-            Course::Died { happened: false } => (state.random.below(bytes.len() as u64 + 1) as usize, Err(dead())),
+            Course::Died { happened: false } => (torn_length(offset, bytes.len(), &mut state.random), Err(dead())),
         };
         if let Err(full) = state.claim(inode.growth_of_write(offset, length)) {
             let part = state.random.below(length as u64) as usize;

@@ -109,6 +109,31 @@ fn an_overwritten_page_is_found_old_new_in_between_or_torn_at_sectors() {
 }
 
 #[test]
+fn a_write_in_which_the_machine_dies_tears_between_sectors_only() {
+    let counts = count_over_seeds(|disk| {
+        let file = write_new(disk, "a", &[1; 4096]);
+        sync(disk, &*file);
+        disk.stop_at(disk.operations() + 1);
+        // It begins and ends within a sector.
+        file.write_at(&[2; 3000], 100).expect_err("the machine dies");
+        disk.power_loss();
+        let page = contents(disk, "a").expect("the name was synced");
+        let written = |at: usize| page[at] == 2;
+        let changed = |sector: usize| {
+            let (start, end) = ((sector * 512).max(100), (sector * 512 + 512).min(3100));
+            assert!((start..end).all(|at| written(at) == written(start)), "sector {sector} is torn");
+            written(start)
+        };
+        match (0..7).filter(|sector| changed(*sector)).count() {
+            0 => "old",
+            7 => "new",
+            _ => "torn",
+        }
+    });
+    assert_eq!(counts.len(), 3, "{counts:?}");
+}
+
+#[test]
 fn pages_of_one_write_survive_in_any_order() {
     let counts = count_over_seeds(|disk| {
         let file = write_new(disk, "a", &[0; 8192]);

@@ -4,9 +4,9 @@
 //! submission never waits for company.
 
 use crate::log::{Log, SpareJob};
-use crate::types::{AppendError, Frame, Location, Poisoned};
+use crate::types::{AppendError, Frame, Location, Poisoned, ReleaseError};
 use highwater_base::OwnerId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -92,19 +92,55 @@ fn panicked() -> Poisoned {
     Poisoned { reason: "the log's thread panicked".to_owned() }
 }
 
+/// What was asked of the writer.
+enum Work {
+    Submit(Submission),
+    Release(OwnerId, u64),
+    Abandon(OwnerId),
+    Forget(OwnerId, Answer<bool>),
+}
+
 #[derive(Default)]
 struct Queue {
-    submissions: Vec<Submission>,
-    releases: BTreeMap<OwnerId, u64>,
-    abandoned: Vec<OwnerId>,
+    /// Oldest first.
+    work: VecDeque<Work>,
     retry_space: bool,
-    forgets: Vec<(OwnerId, Answer<bool>)>,
     spare: Option<crate::log::SpareDone>,
     stopping: bool,
     /// Nobody takes submissions any more, and why.
     ended: Option<Poisoned>,
     metrics: Metrics,
     needs: Vec<(OwnerId, u64)>,
+}
+
+impl Queue {
+    /// Takes the oldest work: as many submissions as one batch should have, and behind a forget only others of it. What
+    /// was asked for after a forget must not be forgotten with the rest.
+    fn take_round(&mut self) -> Round {
+        let last = self.stopping && self.work.is_empty() && !self.retry_space && self.spare.is_none();
+        let retry_space = std::mem::take(&mut self.retry_space);
+        let mut round = Round { retry_space, spare: self.spare.take(), last, ..Round::default() };
+        let mut bytes = 0usize;
+        while let Some(work) = self.work.pop_front_if(|work| match work {
+            Work::Submit(_) => round.forgets.is_empty() && bytes < BATCH_BYTES_MAX,
+            Work::Release(..) | Work::Abandon(_) => round.forgets.is_empty(),
+            Work::Forget(..) => true,
+        }) {
+            match work {
+                Work::Submit(submission) => {
+                    bytes += submission.frames.iter().map(|frame| frame.payload.len()).sum::<usize>();
+                    round.submissions.push(submission);
+                }
+                Work::Release(owner, first_needed) => {
+                    let noted = round.releases.entry(owner).or_insert(first_needed);
+                    *noted = (*noted).max(first_needed);
+                }
+                Work::Abandon(owner) => round.abandoned.push(owner),
+                Work::Forget(owner, done) => round.forgets.push((owner, done)),
+            }
+        }
+        round
+    }
 }
 
 #[derive(Default)]
@@ -167,29 +203,29 @@ impl Writer {
 impl WriterHandle {
     /// Hands frames over. `done` runs on the writer's thread once they are durable, or never will be; it must not wait.
     /// After the writer's end it runs here, with an error.
+    ///
+    /// Submissions that wait together share a batch. If there is no room for one of them, those of its owners that wait
+    /// with it behind it are refused as it is, so that an owner's frames have no hole.
     pub fn submit(&self, frames: Vec<Frame>, done: Done) {
         let mut queue = self.shared.lock();
         if let Some(ended) = queue.ended.clone() {
             drop(queue);
             return done(Err(ended.into()));
         }
-        queue.submissions.push(Submission { frames, done: Answer(Some(done)) });
+        queue.work.push_back(Work::Submit(Submission { frames, done: Answer(Some(done)) }));
         drop(queue);
         self.shared.work.notify_one();
     }
 
     /// As [`Log::release`], in the background; what a full disk kept from being given back is tried again with the next.
     pub fn release(&self, owner: OwnerId, first_needed: u64) {
-        let mut queue = self.shared.lock();
-        let noted = queue.releases.entry(owner).or_insert(first_needed);
-        *noted = (*noted).max(first_needed);
-        drop(queue);
+        self.ask(Work::Release(owner, first_needed));
         self.shared.work.notify_one();
     }
 
     /// As [`Log::abandon`], with the next round.
     pub fn abandon(&self, owner: OwnerId) {
-        self.shared.lock().abandoned.push(owner);
+        self.ask(Work::Abandon(owner));
     }
 
     /// Has the log look for space on the disk again, if it had none: somebody may have made some.
@@ -198,14 +234,23 @@ impl WriterHandle {
         self.shared.work.notify_one();
     }
 
-    /// As [`Log::forget`], in the background; `done` hears on the writer's thread whether it is durable.
+    /// Queues what nobody waits for.
+    fn ask(&self, work: Work) {
+        let mut queue = self.shared.lock();
+        if queue.ended.is_none() {
+            queue.work.push_back(work);
+        }
+    }
+
+    /// As [`Log::forget`], in the background; `done` hears on the writer's thread whether it is durable. Drops what was
+    /// submitted before, and nothing that is submitted after.
     pub fn forget(&self, owner: OwnerId, done: Forgotten) {
         let mut queue = self.shared.lock();
         if queue.ended.is_some() {
             drop(queue);
             return done(false);
         }
-        queue.forgets.push((owner, Answer(Some(done))));
+        queue.work.push_back(Work::Forget(owner, Answer(Some(done))));
         drop(queue);
         self.shared.work.notify_one();
     }
@@ -271,21 +316,8 @@ impl Worker {
     fn next_round(&self) -> Round {
         let mut queue = self.shared.lock();
         loop {
-            let idle = queue.submissions.is_empty()
-                && queue.releases.is_empty()
-                && queue.forgets.is_empty()
-                && !queue.retry_space
-                && queue.spare.is_none();
-            if !idle || queue.stopping {
-                return Round {
-                    submissions: take_batch(&mut queue.submissions),
-                    releases: std::mem::take(&mut queue.releases),
-                    abandoned: std::mem::take(&mut queue.abandoned),
-                    retry_space: std::mem::take(&mut queue.retry_space),
-                    forgets: std::mem::take(&mut queue.forgets),
-                    spare: queue.spare.take(),
-                    last: idle && queue.stopping,
-                };
+            if !queue.work.is_empty() || queue.retry_space || queue.spare.is_some() || queue.stopping {
+                return queue.take_round();
             }
             queue = self.shared.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
@@ -302,12 +334,16 @@ impl Worker {
         let mut poisoned = self.commit(round.submissions);
         for (owner, first_needed) in round.releases {
             // A full disk keeps the segment; the owner's next release tries again.
-            if let Err(crate::types::ReleaseError::Poisoned(error)) = self.log.release(owner, first_needed) {
+            if let Err(ReleaseError::Poisoned(error)) = self.log.release(owner, first_needed) {
                 poisoned = Some(error);
             }
         }
         for (owner, done) in round.forgets {
-            done.send(self.log.forget(owner).is_ok());
+            let forgotten = self.log.forget(owner);
+            done.send(forgotten.is_ok());
+            if let Err(ReleaseError::Poisoned(error)) = forgotten {
+                poisoned = Some(error);
+            }
         }
         if let Some(done) = round.spare
             && let Err(error) = self.take_spare(done)
@@ -355,10 +391,26 @@ impl Worker {
             }
             // One that does not fit must not take the others with it.
             Err(_) if submissions.len() > 1 => {
-                submissions.iter().map(|submission| self.log.append(&submission.frames)).collect()
+                let mut refused = BTreeMap::new();
+                submissions.iter().map(|submission| self.append_alone(&submission.frames, &mut refused)).collect()
             }
             Err(error) => vec![Err(error)],
         }
+    }
+
+    /// Appends one submission, unless an earlier one of an owner of its was refused: a smaller one may fit where that
+    /// did not, and the owner's frames would have a hole.
+    fn append_alone(
+        &mut self,
+        frames: &[Frame],
+        refused: &mut BTreeMap<OwnerId, AppendError>,
+    ) -> Result<Vec<Location>, AppendError> {
+        let earlier = frames.iter().find_map(|frame| refused.get(&frame.owner).cloned());
+        let result = earlier.map_or_else(|| self.log.append(frames), Err);
+        if let Err(error) = &result {
+            refused.extend(frames.iter().map(|frame| (frame.owner, error.clone())));
+        }
+        result
     }
 
     fn publish(&self) {
@@ -412,19 +464,6 @@ impl Worker {
     }
 }
 
-/// Takes the oldest submissions, as many as one batch should have.
-fn take_batch(submissions: &mut Vec<Submission>) -> Vec<Submission> {
-    let mut bytes = 0usize;
-    let within = |submission: &&Submission| {
-        let fits = bytes < BATCH_BYTES_MAX;
-        bytes += submission.frames.iter().map(|frame| frame.payload.len()).sum::<usize>();
-        fits
-    };
-    let count = submissions.iter().take_while(within).count();
-    let rest = submissions.split_off(count);
-    std::mem::replace(submissions, rest)
-}
-
 /// Answers whoever still waits when the thread ends.
 struct End(Arc<Shared>);
 
@@ -432,10 +471,14 @@ impl Drop for End {
     fn drop(&mut self) {
         let mut queue = self.0.lock();
         let reason = queue.ended.get_or_insert_with(panicked).clone();
-        let waiting = std::mem::take(&mut queue.submissions);
-        let forgets = std::mem::take(&mut queue.forgets);
+        let waiting = std::mem::take(&mut queue.work);
         drop(queue);
-        waiting.into_iter().for_each(|submission| submission.done.send(Err(reason.clone().into())));
-        forgets.into_iter().for_each(|(_, done)| done.send(false));
+        for work in waiting {
+            match work {
+                Work::Submit(submission) => submission.done.send(Err(reason.clone().into())),
+                Work::Forget(_, done) => done.send(false),
+                Work::Release(..) | Work::Abandon(_) => {}
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The writer's thread.
 
-use crate::common::{SEGMENT, frame, open, options, survivors};
+use crate::common::{SEGMENT, frame, names, open, options, survivors};
 use highwater_base::OwnerId;
 use highwater_disk::sim::Operation;
 use highwater_disk::{OsDisk, SimDisk};
@@ -65,16 +65,67 @@ fn a_full_log_refuses_the_one_that_does_not_fit_and_takes_the_rest() {
     let handle = writer.handle();
     let gate = hold(&handle);
     let (answer, answers): Answers = mpsc::channel();
-    for length in [10, 23_000, 20] {
+    let submitted = [(1, 10), (1, 23_000), (2, 20), (1, 30)];
+    for (owner, length) in submitted {
         let answer = answer.clone();
         let done = move |result| answer.send(result).expect("the test waits");
-        handle.submit(vec![frame(1, length as u64, length)], Box::new(done));
+        handle.submit(vec![frame(owner, length as u64, length)], Box::new(done));
     }
     gate.send(()).expect("the writer waits");
-    let results: Vec<_> = answers.iter().take(3).collect();
+    let results: Vec<_> = answers.iter().take(4).collect();
     assert!(results[0].is_ok() && results[2].is_ok());
     assert!(matches!(results[1], Err(AppendError::Full { .. })), "{results:?}");
+    // It would fit. But its owner would find it after a restart, and not the one in front of it.
+    assert_eq!(results[3], results[1]);
     writer.stop().expect("a full disk stops nothing");
+    let (_, recovered) = open(&disk);
+    assert_eq!(names(&survivors(&recovered)), [(9, 1), (1, 10), (2, 20)]);
+}
+
+/// The story: a forget ran behind all that waited with it, and dropped the first frames of the owner's new life, which
+/// then were reported durable.
+#[test]
+fn a_forget_drops_what_was_submitted_before_it_and_nothing_after() {
+    let disk = SimDisk::new(1);
+    let (log, _) = open(&disk);
+    let writer = Writer::spawn(log);
+    let handle = writer.handle();
+    let gate = hold(&handle);
+    let (forgotten, told) = mpsc::channel();
+    let submit = |position| {
+        handle.submit(vec![frame(1, position, 10)], Box::new(|result| drop(result.expect("durable"))));
+    };
+    for life in 1..=3 {
+        submit(10 * life);
+        submit(10 * life + 1);
+        if life < 3 {
+            let forgotten = forgotten.clone();
+            handle.forget(OwnerId(1), Box::new(move |done| forgotten.send(done).expect("the test waits")));
+        }
+    }
+    gate.send(()).expect("the writer waits");
+    writer.stop().expect("stop");
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [true, true]);
+    let (_, recovered) = open(&disk);
+    assert_eq!(names(&survivors(&recovered)), [(9, 1), (1, 30), (1, 31)]);
+}
+
+#[test]
+fn a_forget_that_stops_the_log_ends_the_writer() {
+    let disk = SimDisk::new(1);
+    let (log, _) = open(&disk);
+    let writer = Writer::spawn(log);
+    let handle = writer.handle();
+    disk.fail_next(Operation::Rename, "state.new");
+    let (forgotten, told) = mpsc::channel();
+    handle.forget(OwnerId(1), Box::new(move |done| forgotten.send(done).expect("the test waits")));
+    assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(false));
+    let ended = (0..2_000).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        handle.ended()
+    });
+    assert!(ended.is_some_and(|poisoned| poisoned.reason.contains("renaming")));
+    writer.stop().expect_err("the log had stopped");
 }
 
 #[test]

@@ -6,3 +6,4 @@ mod hooked;
 mod host;
 mod races;
 mod stories;
+mod watching;

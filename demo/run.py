@@ -7,7 +7,7 @@ committed, acknowledged, restored and lost is printed. Ends with 1 if anything a
 """
 
 import argparse
-import json
+import importlib.util
 import os
 import shutil
 import signal
@@ -15,32 +15,61 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "demo-data"
-BINARY = ROOT / "target/debug/highwater"
-SUFFIX = "dylib" if sys.platform == "darwin" else "so"
-EXTENSION = ROOT / f"target/debug/libhighwater_sqlite.{SUFFIX}"
+BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
+BINARY = BUILT / "highwater"
+EXTENSION = BUILT / f"libhighwater_sqlite.{'dylib' if sys.platform == 'darwin' else 'so'}"
 DJANGO = "Django>=5.2,<5.3"
+
+# Seconds without a word from the writer after which it counts as stuck.
+PATIENCE = 120
 
 
 def say(text: str) -> None:
     print(f"demo: {text}", flush=True)
 
 
-def run(*command: object, **options: object) -> str:
+def run(*command: object, hint: str = "", **options: object) -> str:
     """Runs a program, returns its standard output, and ends the demonstration with its errors if it fails."""
     result = subprocess.run([str(part) for part in command], capture_output=True, text=True, **options)
     if result.returncode != 0:
-        sys.exit(f"demo: {' '.join(map(str, command))} failed:\n{result.stdout}{result.stderr}")
+        sys.exit(f"demo: {' '.join(map(str, command))} failed:\n{result.stdout}{result.stderr}{hint}")
     return result.stdout
 
 
+def check_tools() -> None:
+    """Says what to install or build before anything is begun."""
+    if not hasattr(sqlite3.Connection, "enable_load_extension"):
+        sys.exit(
+            f"demo: {sys.executable} cannot load SQLite extensions (pyenv's and macOS's cannot). "
+            "On Debian or Ubuntu: apt-get install python3 python3-venv, then run this with /usr/bin/python3"
+        )
+    if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
+        sys.exit(f"demo: {sys.executable} cannot make environments. On Debian or Ubuntu: apt-get install python3-venv")
+    for built in (BINARY, EXTENSION):
+        if not built.exists():
+            sys.exit(f"demo: {built} is not there; run `cargo build -p highwater -p highwater-sqlite`")
+
+
+def end(process: subprocess.Popen) -> None:
+    """Ends a process for certain, gently if it lets itself be."""
+    process.terminate()
+    try:
+        process.wait(timeout=30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class Server:
-    """A Highwater server of one node on a free loopback port."""
+    """A Highwater server of one node on a free loopback port, for the time of a `with` block."""
 
     def __init__(self, data: Path) -> None:
         with socket.socket() as probe:
@@ -49,7 +78,14 @@ class Server:
         self.log = (DATA / "server.log").open("w")
         command = [BINARY, "serve", "--data", data, "--listen", self.address]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
+
+    def __enter__(self) -> "Server":
         self.wait_until_ready()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end(self.process)
+        self.log.close()
 
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + 30
@@ -65,20 +101,18 @@ class Server:
             time.sleep(0.05)
         sys.exit(f"demo: the server did not become ready:\n{(DATA / 'server.log').read_text()}")
 
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(timeout=30)
-        self.log.close()
-
 
 def environment() -> Path:
     """A virtual environment with Django and the `.pth` file that loads the extension; returns its Python."""
     venv = DATA / "venv"
     python = venv / "bin/python"
-    if not python.exists():
+    # One that was left half made, or whose Python is gone, is made again.
+    whole = python.exists() and subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0
+    if not whole:
         say(f"making an environment with {DJANGO}")
-        run(sys.executable, "-m", "venv", venv)
-    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", DJANGO)
+        run(sys.executable, "-m", "venv", "--clear", venv)
+    hint = "demo: Django comes from PyPI, which must be reachable for the first run"
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", DJANGO, hint=hint)
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     shutil.copy(ROOT / "demo/autoload.py", site / "highwater_autoload.py")
     (site / "highwater.pth").write_text("import highwater_autoload\n")
@@ -95,12 +129,18 @@ def project(python: Path, database: Path) -> tuple[Path, dict[str, str]]:
             "\nimport os\n\nDATABASES = {'default': {'ENGINE': 'django.db.backends.sqlite3', "
             "'NAME': os.environ['SHOP_DATABASE']}}\n"
         )
-    variables = dict(os.environ, HIGHWATER_EXTENSION=str(EXTENSION), SHOP_DATABASE=str(database))
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HIGHWATER_", "PYTHON"))}
+    variables = dict(
+        inherited,
+        DJANGO_SETTINGS_MODULE="shop.settings",
+        HIGHWATER_EXTENSION=str(EXTENSION),
+        SHOP_DATABASE=str(database),
+    )
     return folder, variables
 
 
 class Writer:
-    """The application: what it said before it was killed."""
+    """The application, for the time of a `with` block: what it said before it was killed."""
 
     def __init__(self, python: Path, folder: Path, variables: dict[str, str], database: Path, writes: int) -> None:
         self.committed = self.synced = 0
@@ -109,11 +149,17 @@ class Writer:
         self.errors = (DATA / "writer.log").open("w")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=variables)
 
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end(self.process)
+        self.errors.close()
+
     def run_until(self, writes: int) -> float:
         """Lets it write, kills it in the middle of the next commit, returns the seconds it took."""
         begun = time.monotonic()
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self.lines():
             self.take(line)
             if self.committed >= writes:
                 break
@@ -121,13 +167,24 @@ class Writer:
                 say(f"  {self.committed} commits")
         seconds = time.monotonic() - begun
         self.process.send_signal(signal.SIGKILL)
-        for line in self.process.stdout:
+        for line in self.lines():
             self.take(line)
         self.process.wait()
-        self.errors.close()
         if self.committed < writes:
-            sys.exit(f"demo: the writer ended early:\n{(DATA / 'writer.log').read_text()}")
+            sys.exit(f"demo: the writer ended, or stood still, early:\n{(DATA / 'writer.log').read_text()}")
         return seconds
+
+    def lines(self) -> Iterator[str]:
+        """What it says, until it ends; one that falls silent is killed."""
+        assert self.process.stdout is not None
+        while True:
+            watchdog = threading.Timer(PATIENCE, self.process.kill)
+            watchdog.start()
+            line = self.process.stdout.readline()
+            watchdog.cancel()
+            if not line:
+                return
+            yield line
 
     def take(self, line: str) -> None:
         what, number = line.split()
@@ -150,14 +207,11 @@ def users(database: Path) -> list[int]:
     return sorted(int(name.removeprefix("user")) for (name,) in rows)
 
 
-def highwater(*arguments: object) -> dict:
-    return json.loads(run(BINARY, *arguments, "--json"))
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="600 writes instead of 4,000")
     writes = 600 if parser.parse_args().quick else 4000
+    check_tools()
 
     DATA.mkdir(exist_ok=True)
     for name in ("project", "server", "app", "restored"):
@@ -167,12 +221,9 @@ def main() -> int:
     database, restored = DATA / "app/shop.db", DATA / "restored/shop.db"
 
     python = environment()
-    server = Server(DATA / "server")
-    url = f"http://{server.address}/v1/stream/demo/shop"
-    try:
+    with Server(DATA / "server") as server:
+        url = f"http://{server.address}/v1/stream/demo/shop"
         return demonstrate(python, url, database, restored, writes)
-    finally:
-        server.stop()
 
 
 def demonstrate(python: Path, url: str, database: Path, restored: Path, writes: int) -> int:
@@ -185,33 +236,43 @@ def demonstrate(python: Path, url: str, database: Path, restored: Path, writes: 
     say(f"Django's migrations ran in {time.monotonic() - begun:.1f} s")
 
     say(f"writing {writes} commits through the ORM, then SIGKILL")
-    writer = Writer(python, folder, variables, database, writes)
-    seconds = writer.run_until(writes)
-    before = highwater("db", "status", database)["commits"]
+    with Writer(python, folder, variables, database, writes) as writer:
+        seconds = writer.run_until(writes)
     say("the writer is dead; deleting the database, its log and everything else it left")
     delete(database)
 
+    say(f"restoring it to {restored.relative_to(ROOT)} from the stream alone")
     begun = time.monotonic()
     run(BINARY, "db", "restore", url, restored)
     restore_seconds = time.monotonic() - begun
     present = users(restored)
-
-    whole = present == list(range(1, len(present) + 1))
-    lost_acknowledged = max(0, writer.synced - len(present))
-    lost_unacknowledged = max(0, writer.committed - len(present)) - lost_acknowledged
-    print()
-    print(f"  committed      {writer.committed:6}  in {seconds:.1f} s ({writer.committed / seconds:.0f} a second)")
-    print(f"  acknowledged   {writer.synced:6}  highwater_synced() answered for these")
-    print(f"  log, pending   {before['logged']:6}, {before['pending']} as of the last status before the kill")
-    print(f"  restored       {len(present):6}  in {restore_seconds:.2f} s, integrity_check ok")
-    print(f"  lost           {lost_acknowledged:6}  acknowledged, {lost_unacknowledged} not yet acknowledged")
-    print()
-    if lost_acknowledged or not whole:
+    passed = report(writer, seconds, present, restore_seconds)
+    if not passed:
         say("FAILED: an acknowledged commit is missing, or the restored commits have a gap")
         return 1
     continue_from(python, folder, variables, restored, url, len(present))
     say("passed: nothing that was acknowledged was lost")
     return 0
+
+
+def report(writer: Writer, seconds: float, present: list[int], restore_seconds: float) -> bool:
+    """Prints what became of the commits; whether nothing acknowledged is missing, and none from the middle."""
+    whole = present == list(range(1, len(present) + 1))
+    lost_acknowledged = max(0, writer.synced - len(present))
+    lost_unacknowledged = max(0, writer.committed - len(present)) - lost_acknowledged
+    took = f"{seconds:.1f} s, {writer.committed / seconds:.0f} a second"
+    rows = [
+        ("committed", writer.committed, f"COMMIT had returned when the writer was killed; {took}"),
+        ("acknowledged", writer.synced, "of these highwater_synced() had answered for"),
+        ("restored", len(present), f"in {restore_seconds:.2f} s, PRAGMA integrity_check ok"),
+        ("lost", lost_acknowledged, "acknowledged commits"),
+        ("", lost_unacknowledged, "commits that were not acknowledged yet"),
+    ]
+    print()
+    for name, count, meaning in rows:
+        print(f"  {name:12} {count:6}  {meaning}")
+    print(flush=True)
+    return whole and lost_acknowledged == 0
 
 
 def continue_from(
@@ -232,5 +293,12 @@ def continue_from(
     say("the application went on from the restored file, and the file equals the stream")
 
 
+def ended(number: int, _frame: object) -> None:
+    """A signal unwinds the stack, so that every process that was started is ended."""
+    sys.exit(f"\ndemo: stopped by {signal.Signals(number).name}, with everything it started; its files are in {DATA}")
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, ended)
+    signal.signal(signal.SIGINT, ended)
     sys.exit(main())

@@ -19,11 +19,16 @@ fn script(page: &str, port: u16) -> String {
         match line {
             "```sh" => inside = true,
             "```" => inside = false,
-            _ if !inside || line.starts_with("cargo ") || line.starts_with("export PATH=") => {}
+            _ if !inside || calls_cargo(line) || line.starts_with("export PATH=") => {}
             _ => script.push_str(&translate(line, port)),
         }
     }
     script
+}
+
+/// Builds and tests are for the work tree; a page's folder has none. Variables may stand before the command.
+fn calls_cargo(line: &str) -> bool {
+    line.split_whitespace().find(|word| !word.contains('=')) == Some("cargo")
 }
 
 fn translate(line: &str, port: u16) -> String {

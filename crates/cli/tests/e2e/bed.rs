@@ -85,6 +85,20 @@ pub fn free_port() -> u16 {
     }
 }
 
+/// Copies a folder with everything in it.
+pub fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("the folder can be made");
+    for entry in fs::read_dir(from).expect("it can be listed") {
+        let path = entry.expect("it can be listed").path();
+        let target = to.join(path.file_name().expect("it has a name"));
+        if path.is_dir() {
+            copy_folder(&path, &target);
+        } else {
+            fs::copy(&path, &target).expect("it can be copied");
+        }
+    }
+}
+
 /// Sends a signal to a process that this test started.
 pub fn signal(child: &Child, signal: Signal) {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process id");
@@ -99,9 +113,14 @@ pub struct Server {
 }
 
 impl Server {
+    /// A server on `folder/server` that does not run yet.
+    pub fn new(folder: &Path) -> Self {
+        Self { data: folder.join("server"), port: free_port(), process: None }
+    }
+
     /// A server on `folder/server`, ready.
     pub fn start(folder: &Path) -> Self {
-        let mut server = Self { data: folder.join("server"), port: free_port(), process: None };
+        let mut server = Self::new(folder);
         server.restart();
         server
     }

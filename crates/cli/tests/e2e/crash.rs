@@ -1,14 +1,15 @@
 //! A writer killed with SIGKILL again and again, alone and together with its server.
 
-use crate::bed::{Server, extension, folder, highwater, program, script, text};
+use crate::bed::{Server, extension, folder, highwater, program, script, signal, text, wait_for};
 use crate::content::{assert_same, stock};
-use crate::session::{PYTHON, bound};
+use crate::session::{PYTHON, Session, bound};
+use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Draws the moments of the kills; the same in every run, as far as processes allow.
 struct Draw(u64);
@@ -32,6 +33,8 @@ impl Writer {
     fn start(file: &Path, synchronous: &str, seed: u64) -> Self {
         let mut command = program(PYTHON);
         command.arg(script("writer.py")).arg(extension()).arg(file).args([synchronous, &seed.to_string()]);
+        // An interrupted Python shows where it was, which is of no interest here.
+        command.stderr(if seed == 0 { Stdio::inherit() } else { Stdio::null() });
         let mut process = command.stdout(Stdio::piped()).spawn().expect("Python can be run");
         let lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
         let (tell, said) = channel();
@@ -43,9 +46,14 @@ impl Writer {
     }
 
     /// SIGKILL; the last commit that it reported before, or what it found.
-    fn kill(mut self) -> u64 {
-        self.process.kill().expect("it can be killed");
-        self.process.wait().expect("it ends");
+    fn kill(self) -> u64 {
+        self.end(Signal::KILL)
+    }
+
+    /// As [`Writer::kill`], with another signal.
+    fn end(mut self, how: Signal) -> u64 {
+        signal(&self.process, how);
+        wait_for("the writer to end", || self.process.try_wait().expect("its state can be asked"));
         self.said.iter().map(|line| number(&line, "committed")).last().unwrap_or(self.found)
     }
 }
@@ -115,6 +123,62 @@ fn a_writer_killed_again_and_again_keeps_every_commit_it_reported_with_synchrono
 #[test]
 fn a_writer_and_its_server_killed_in_turns_lose_nothing_and_send_nothing_twice() {
     killed("killed/both", "NORMAL", 8, true);
+}
+
+/// LiteFS 76 and 171: a writer that was asked to end left a database that nobody could write for a while.
+#[test]
+fn a_writer_that_is_interrupted_leaves_a_database_that_serves_at_once() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let url = &server.url("killed/interrupted");
+    let file = &bound(folder.path(), url);
+    let mut reported = 0;
+    for round in 0..4 {
+        let begun = Instant::now();
+        let writer = Writer::start(file, "NORMAL", round);
+        assert!(begun.elapsed() < Duration::from_secs(10), "opening took {:?}", begun.elapsed());
+        assert_kept(round, reported, writer.found);
+        thread::sleep(Duration::from_millis(200));
+        reported = writer.end(if round % 2 == 0 { Signal::INT } else { Signal::TERM });
+    }
+    assert_restored(folder.path(), file, url, reported);
+}
+
+/// One commit in many requests: the run of its parts is broken off by both deaths, and begun again.
+#[test]
+fn a_commit_larger_than_a_request_is_whole_or_absent_through_deaths_in_its_middle() {
+    let folder = folder();
+    let mut server = Server::start(folder.path());
+    let url = &server.url("killed/large");
+    let file = &bound(folder.path(), url);
+    let mut session = Session::on(file);
+    session.all(&["CREATE TABLE t (n INTEGER, bytes BLOB)", "INSERT INTO t VALUES (0, 'before')"]);
+    session.synced(file);
+    // 24 MiB that do not compress: six requests at least.
+    session.all(&[
+        "BEGIN",
+        "WITH RECURSIVE s (n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM s WHERE n < 24) \
+         INSERT INTO t SELECT n, randomblob(1 << 20) FROM s",
+        "COMMIT",
+    ]);
+    server.kill();
+    server.restart();
+    thread::sleep(Duration::from_millis(150));
+    session.kill();
+    let early = folder.path().join("early.db");
+    highwater(["db", "restore", url, text(&early)]).ok();
+    let count = stock(&early, "SELECT count(*) FROM t");
+    assert!(count == "1\n" || count == "25\n", "a part of a commit was restored: {count} rows");
+
+    let mut session = Session::on(file);
+    assert_eq!(session.value("SELECT count(*) FROM t"), 25);
+    session.all(&["INSERT INTO t VALUES (25, 'after')"]);
+    session.synced(file);
+    session.finish();
+    highwater(["db", "verify", text(file), url]).ok();
+    let copy = folder.path().join("copy.db");
+    highwater(["db", "restore", url, text(&copy)]).ok();
+    assert_same(file, &copy);
 }
 
 /// What `push` was sending when it was killed is settled by the next one's claim.

@@ -1,6 +1,6 @@
 //! Two owners of one stream: the later one goes on, the earlier one is told and keeps its files.
 
-use crate::bed::{Server, folder, highwater, text, wait_for};
+use crate::bed::{Server, copy_folder, folder, highwater, text, wait_for};
 use crate::content::stock;
 use crate::session::{Session, bound, published, uri};
 use std::path::{Path, PathBuf};
@@ -114,19 +114,19 @@ fn a_fence_holds_through_the_death_of_the_owner_that_set_it_and_of_the_server() 
 #[test]
 fn files_put_back_from_a_backup_do_not_write_over_what_came_after_them() {
     let pair = pair("apps/backup");
-    let folder = pair.folder.path().join("backup");
-    let beside = |file: &Path| PathBuf::from(format!("{}-highwater", file.display()));
+    let beside = PathBuf::from(format!("{}-highwater", pair.file.display()));
+    let backup = pair.folder.path().join("backup");
     pair.owner.finish();
-    copy_folder(pair.file.parent().expect("a folder"), &folder);
+    copy_folder(&beside, &backup.join("folder"));
+    std::fs::copy(&pair.file, backup.join("file")).expect("it can be copied");
     let mut later = Session::on(&pair.file);
     later.all(&["INSERT INTO t VALUES ('after the backup')"]);
     later.synced(&pair.file);
     later.finish();
 
-    std::fs::remove_file(&pair.file).expect("it can be removed");
-    std::fs::remove_dir_all(beside(&pair.file)).expect("it can be removed");
-    std::fs::copy(folder.join("app.db"), &pair.file).expect("it can be put back");
-    copy_folder(&beside(&folder.join("app.db")), &beside(&pair.file));
+    std::fs::remove_dir_all(&beside).expect("it can be removed");
+    std::fs::copy(backup.join("file"), &pair.file).expect("it can be put back");
+    copy_folder(&backup.join("folder"), &beside);
     let mut old = Session::python();
     if old.open("main", &uri(&pair.file)).is_ok() {
         let written = old.run("INSERT INTO t VALUES ('from the backup')");
@@ -137,21 +137,4 @@ fn files_put_back_from_a_backup_do_not_write_over_what_came_after_them() {
     let third = pair.folder.path().join("third.db");
     highwater(["db", "restore", &pair.url, text(&third)]).ok();
     assert_eq!(stock(&third, "SELECT group_concat(who) FROM t"), "first,first,after the backup\n");
-}
-
-/// Copies the database files of a folder, and what lies in their folders.
-fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("the folder can be made");
-    for entry in std::fs::read_dir(from).expect("it can be listed") {
-        let path = entry.expect("it can be listed").path();
-        let target = to.join(path.file_name().expect("it has a name"));
-        if path.is_dir() {
-            if path.ends_with("server") || path == to {
-                continue;
-            }
-            copy_folder(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).expect("it can be copied");
-        }
-    }
 }

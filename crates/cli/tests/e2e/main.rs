@@ -13,4 +13,5 @@ mod reference;
 mod server;
 mod session;
 mod stress;
+mod switched;
 mod unreachable;

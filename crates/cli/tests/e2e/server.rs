@@ -18,6 +18,12 @@ fn a_server_killed_again_and_again_loses_nothing_it_acknowledged_and_applies_not
             thread::sleep(Duration::from_millis(100 + round * 137 % 400));
             server.kill();
             load.pause();
+            // Some die again while they recover.
+            for again in 0..round % 3 {
+                server.launch();
+                thread::sleep(Duration::from_millis(10 + (round * 7 + again * 31) % 90));
+                server.kill();
+            }
             server.restart();
             load.check();
             load.repeat_newest();
@@ -56,6 +62,20 @@ fn sigterm_under_load_ends_cleanly_and_loses_nothing() {
     load.check();
     let log = server.log();
     assert_eq!(log.matches("stopped cleanly").count(), 2, "{log}");
+}
+
+#[test]
+fn a_server_killed_while_it_makes_its_directory_starts_the_next_time() {
+    for ms in [0, 3, 8, 15, 25, 40, 70, 120] {
+        let folder = folder();
+        let mut server = Server::new(folder.path());
+        server.launch();
+        thread::sleep(Duration::from_millis(ms));
+        server.kill();
+        server.restart();
+        let (_, answer) = stream(&server.url("first/one")).create(CONTENT_TYPE, None, false);
+        assert_eq!(answer.status, 201, "killed after {ms} ms: {}", answer.describe());
+    }
 }
 
 #[test]

@@ -55,6 +55,40 @@ fn opening_reading_and_committing_need_no_server() {
     highwater(["db", "verify", text(file), url]).ok();
 }
 
+/// The only point where the stream's state stops a commit, and only the next one.
+#[test]
+fn a_full_backlog_refuses_writes_until_the_stream_takes_some() {
+    let folder = folder();
+    let mut server = Server::start(folder.path());
+    let url = &server.url("apps/backlog");
+    let file = &bound(folder.path(), url);
+    let mut session = Session::python();
+    let limited = format!("file:{}?vfs=highwater&max_pending_bytes=300000", file.display());
+    session.open("main", &limited).expect("the database opens");
+    session.all(&["CREATE TABLE t (n INTEGER PRIMARY KEY, bytes BLOB)"]);
+    session.synced(file);
+    server.kill();
+    let mut committed = 0;
+    let refused = loop {
+        match session.run(&format!("INSERT INTO t VALUES ({committed}, randomblob(20000))")) {
+            Ok(_) => committed += 1,
+            Err(failed) => break failed,
+        }
+        assert!(committed < 30, "600 KB are pending, and nothing was refused");
+    };
+    assert_eq!(refused.name, "SQLITE_FULL", "{refused:?}");
+    assert!(session.value("PRAGMA highwater_error").as_str().is_some_and(|text| text.starts_with("backlog_full")));
+    assert!(committed >= 10, "refused after {committed} commits already");
+    assert_eq!(session.value("SELECT count(*) FROM t"), committed, "reads go on");
+    let page = session.status(file);
+    assert_eq!(page["commits"]["max_pending_bytes"], 300_000, "{page}");
+    server.restart();
+    wait_for("writes to be taken again", || session.run("INSERT INTO t VALUES (1000, 'after')").ok());
+    session.synced(file);
+    session.finish();
+    highwater(["db", "verify", text(file), url]).ok();
+}
+
 /// A remote that accepts connections and never answers must not be waited for (libsql, pull request 2247).
 #[test]
 fn a_remote_that_accepts_and_never_answers_is_given_up_while_commits_go_on() {

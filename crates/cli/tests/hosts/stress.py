@@ -121,7 +121,8 @@ def main() -> int:
     first.executemany("INSERT INTO total VALUES (?, 0)", [(which,) for which in range(WRITERS)])
     threads = [threading.Thread(target=write, args=(which,)) for which in range(WRITERS)]
     threads += [threading.Thread(target=read, args=(which,)) for which in range(READERS)]
-    threads += [threading.Thread(target=checkpoint, args=(mode,)) for mode in ("PASSIVE", "PASSIVE", "RESTART", "TRUNCATE")]
+    modes = ("PASSIVE", "PASSIVE", "RESTART", "TRUNCATE")
+    threads += [threading.Thread(target=checkpoint, args=(mode,)) for mode in modes]
     for thread in threads:
         thread.start()
     over.wait(seconds)

@@ -39,7 +39,8 @@ def check(connection: sqlite3.Connection) -> int:
     sound = connection.execute("PRAGMA integrity_check").fetchall()
     assert sound == [("ok",)], f"the database is damaged: {sound[:5]}"
     connection.executescript(SCHEMA)
-    count, last, size = connection.execute("SELECT count(*), ifnull(max(n), 0), ifnull(sum(size), 0) FROM entry").fetchone()
+    sums = "SELECT count(*), ifnull(max(n), 0), ifnull(sum(size), 0) FROM entry"
+    count, last, size = connection.execute(sums).fetchone()
     wrong = connection.execute("SELECT count(*) FROM entry WHERE size <> ifnull(length(bytes), size)").fetchone()[0]
     entries, total = connection.execute("SELECT entries, bytes FROM total").fetchone()
     assert (count, size, wrong) == (last, total, 0) and entries == last, f"{(count, last, size, wrong, entries, total)}"

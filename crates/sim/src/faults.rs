@@ -11,7 +11,7 @@ use highwater_disk::SimDisk;
 use highwater_disk::sim::{EIO, Operation};
 
 /// Processes that one stream's database has at the most, over a run.
-const TAKEOVERS_MAX: usize = 4;
+const TAKEOVERS_MAX: usize = 8;
 
 /// Bytes that a full disk still has, at the most.
 const ROOM_BYTES_MAX: u64 = 64 << 10;
@@ -167,7 +167,9 @@ impl World {
             self.trace.note(self.schedule.now_ms(), format_args!("database {number} is restored from {stream}"));
             self.databases.push(database);
             self.schedule.after(0, Event::DatabaseStart(number));
-            self.schedule.after(self.random.below(500), Event::Act(Party::Database(number)));
+            // Some only read for a while; others write at once, and race the owner for the stream.
+            let idle_ms = if self.random.below(3) == 0 { 2_000 } else { 30 };
+            self.schedule.after(1 + self.random.below(idle_ms), Event::Act(Party::Database(number)));
         }
         Ok(())
     }

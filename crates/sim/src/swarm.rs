@@ -109,7 +109,11 @@ impl Swarm {
     pub fn draw(random: &mut SplitMix) -> Self {
         let pick = |choices: &[u64], random: &mut SplitMix| choices[random.below(choices.len() as u64) as usize];
         let many = random.below(3);
-        let kinds = FaultKind::ALL.into_iter().filter(|_| many == 0 || random.below(2) == 0).collect();
+        let mut kinds: Vec<_> = FaultKind::ALL.into_iter().filter(|_| many == 0 || random.below(2) == 0).collect();
+        if random.below(2) == 0 {
+            // Owners that race for a stream are worth more than their share.
+            kinds.extend([FaultKind::Takeover; 6]);
+        }
         let databases = pick(&[0, 1, 1, 2], random) as usize;
         Self {
             steps: pick(&[600, 1_200, 2_400], random),

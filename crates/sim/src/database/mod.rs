@@ -44,6 +44,8 @@ struct Backup {
     disk: SimDisk,
     images: BTreeMap<u64, Image>,
     last: u64,
+    /// What of it the copy holds durably: it holds what was not synced as the original did.
+    durable: u64,
 }
 
 /// One database.
@@ -304,7 +306,7 @@ impl Database {
     pub fn back_up(&mut self, oracle: &Oracle) {
         let Some(model) = oracle.databases.get(&self.lineage) else { return };
         let disk = self.disk.fork(self.random.next_u64());
-        self.backup = Some(Backup { disk, images: model.images().clone(), last: model.last });
+        self.backup = Some(Backup { disk, images: model.images().clone(), last: model.last, durable: model.durable });
     }
 
     /// Puts the copy in the place of the files; `false` if there is none. The process must be down.
@@ -312,7 +314,7 @@ impl Database {
         let Some(backup) = self.backup.take() else { return false };
         self.disk = backup.disk;
         self.lost_power = false;
-        self.model(oracle).rewind(backup.images, backup.last);
+        self.model(oracle).rewind(backup.images, backup.last, backup.durable);
         true
     }
 

@@ -106,10 +106,10 @@ impl Model {
     }
 
     /// The files became those of an earlier moment.
-    pub fn rewind(&mut self, images: BTreeMap<u64, Image>, last: u64) {
+    pub fn rewind(&mut self, images: BTreeMap<u64, Image>, last: u64, durable: u64) {
         self.earlier.push(std::mem::replace(&mut self.images, images));
         self.last = last;
-        self.durable = last;
+        self.durable = durable;
         self.rewound = true;
     }
 }

@@ -209,11 +209,14 @@ fn written(kind: WriteKind, status: u16, headers: &Headers) -> Option<Written> {
     match kind {
         WriteKind::Keyed => producer::receipt(status, headers).ok().map(Written::Receipt),
         WriteKind::Keyless => {
-            let closed = headers.flag("stream-closed").ok()?;
+            // The end alone is the typed answer; a flag that cannot be read does not make the write unknown.
+            let closed = headers.flag("stream-closed").unwrap_or(false);
             next().map(|next| Written::Appended { next, closed })
         }
         WriteKind::Create | WriteKind::PartsDiscard => incarnation().map(Written::Incarnation),
         WriteKind::SnapshotPublish => {
+            // A 200 is how a read of the same snapshot answers, with the same headers.
+            (status == 204).then_some(())?;
             headers.offset("stream-snapshot-offset").ok().flatten()?;
             headers.parsed("stream-snapshot-digest", Digest::parse).ok().flatten()?;
             incarnation().map(|_| Written::Holds)

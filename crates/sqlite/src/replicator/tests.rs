@@ -223,10 +223,14 @@ fn a_token_file_that_is_replaced_resumes_without_a_restart() {
     server.lock().token = Some("new".to_owned());
     let options = Options { token: TokenSource::file(file.path()), ..client() };
     let database = open_with(&disk, Path::new("/a.db"), options);
+    // The second refusal of one token would block for half a minute, so the server answers nothing before the file is
+    // replaced. The wait lets the first request leave with the old token; without it nothing would be refused.
+    let held = server.lock();
     database.commit(1, 1);
-    // The second refusal of one token would block for half a minute, so the file is replaced before it.
+    std::thread::sleep(Duration::from_millis(200));
     std::fs::write(file.path(), "new, but spelled longer first\n").expect("a file");
     std::fs::write(file.path(), "new\n").expect("a file");
+    drop(held);
     database.synced();
     database.engine.close();
 }

@@ -48,7 +48,23 @@ impl fmt::Display for Failure {
             writeln!(f, "{line}")?;
         }
         writeln!(f, "seed {} broke {}", self.seed, self.violation)?;
-        write!(f, "replay: HIGHWATER_SIM_SEED={} cargo test -p highwater-sim --test sim -- --nocapture", self.seed)
+        f.write_str(&replay(self.seed))
+    }
+}
+
+/// How a person runs a seed again.
+fn replay(seed: u64) -> String {
+    format!("replay: HIGHWATER_SIM_SEED={seed} cargo test -p highwater-sim --test sim random -- --nocapture")
+}
+
+/// Says which seed it was if something panics in a run: an assertion of production's code has no notion of seeds.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {} panicked; {}", self.0, replay(self.0));
+        }
     }
 }
 
@@ -56,6 +72,7 @@ impl fmt::Display for Failure {
 /// # Errors
 /// The first promise that broke.
 pub fn run(seed: u64, print: bool) -> Result<Report, Box<Failure>> {
+    let _named = Named(seed);
     let failed = |violation, lines| Box::new(Failure { seed, violation, lines });
     let mut world = World::new(seed, print).map_err(|violation| failed(violation, Vec::new()))?;
     match live(&mut world) {

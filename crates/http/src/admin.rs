@@ -53,14 +53,16 @@ pub(crate) async fn health() -> Response {
 /// `/readyz`: the node serves, or why it does not.
 pub(crate) async fn ready<S: Service>(State(app): State<App<S>>) -> Response {
     let no_store = [(header::CACHE_CONTROL, "no-store")];
-    if app.service.ready() {
-        return (no_store, "ready\n").into_response();
+    match ask(&app).await {
+        Ok(status) if app.service.ready() && serves(&status) => (no_store, "ready\n").into_response(),
+        Ok(status) => (StatusCode::SERVICE_UNAVAILABLE, no_store, format!("{}\n", why_not(&status))).into_response(),
+        Err(error) => error.into_response(),
     }
-    let reason = match ask(&app).await {
-        Ok(status) => why_not(&status),
-        Err(error) => return error.into_response(),
-    };
-    (StatusCode::SERVICE_UNAVAILABLE, no_store, format!("{reason}\n")).into_response()
+}
+
+/// Whether any stream can be served: a node goes on beside damaged groups, and not with nothing else.
+fn serves(status: &Status) -> bool {
+    status.failed.is_none() && status.groups.iter().any(|group| group.state == GroupState::Serving)
 }
 
 /// Asks the node how it is; it may take a moment, so not on a thread that serves others.

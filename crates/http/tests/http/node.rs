@@ -198,3 +198,28 @@ fn the_largest_body_that_is_advertised_is_taken() {
     server.stop();
     node.shutdown().expect("a clean end");
 }
+
+/// Every group had lost its index, every stream was answered 503, and `/readyz` said 200: a balancer went on sending.
+#[test]
+fn a_node_whose_every_group_refuses_is_not_ready_and_says_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config =
+        || Config { groups: 1, wal_segment_bytes: 8 << 20, wal_bytes_max: 64 << 20, ..Config::new(folder.path()) };
+    let (node, mut server) = open_with(config());
+    server.ask("PUT", PATH, &[TEXT], b"bytes");
+    server.stop();
+    node.shutdown().expect("a clean end");
+    let index = std::fs::read_dir(folder.path().join("store/g0")).expect("a store").next().expect("an index");
+    std::fs::write(index.expect("a name").path(), [0x5a; 4096]).expect("writable");
+
+    let node = Node::open(config(), Arc::new(OsDisk::new()), Arc::new(SystemClock::new()), Box::new(SystemRandom))
+        .expect("the node opens");
+    let mut server = Server::start(node.handle());
+    assert_eq!(server.ask("GET", &format!("{PATH}?offset=-1"), &[], b"").status, 503);
+    let ready = server.ask("GET", "/readyz", &[], b"");
+    assert_eq!(ready.status, 503);
+    assert!(ready.text().contains("group 0 is damaged"), "{}", ready.text());
+    assert_eq!(server.ask("GET", "/healthz", &[], b"").status, 200);
+    server.stop();
+    node.shutdown().expect("a clean end");
+}

@@ -129,6 +129,19 @@ pub fn stream_batches(data: &[u8]) {
     drop(StreamReader::new().push(&Bytes::copy_from_slice(data), &mut Nowhere));
 }
 
+/// A request: its target in the first line, header fields in the others.
+pub fn http_request(data: &[u8]) {
+    let mut lines = data.split(|byte| *byte == b'\n');
+    let target = String::from_utf8_lossy(lines.next().unwrap_or_default());
+    let field = |line: &[u8]| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        Some((String::from_utf8_lossy(&line[..colon]).into_owned(), line[colon + 1..].trim_ascii_start().to_vec()))
+    };
+    let fields: Vec<(String, Vec<u8>)> = lines.filter_map(field).collect();
+    let fields: Vec<(&str, &[u8])> = fields.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+    highwater_http::parse_anything(&target, &fields);
+}
+
 /// An HTTP answer: a status in the first two bytes, header lines, and a body behind an empty line.
 pub fn client_answer(data: &[u8]) {
     let Some((status, rest)) = data.split_first_chunk::<2>() else { return };

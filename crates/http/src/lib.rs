@@ -13,6 +13,7 @@
 //! - `create`, `append`, `read`, `head`, `delete`: one operation each; `answer` renders what writes have in common
 //! - `body`, `drain`: bounded reading of bodies, and what happens to those nobody read
 //! - `access`, `cors`: who may ask in open mode, and what browsers are told
+//! - `anything`: the readers of requests, for fuzzers
 //! - `admin`: health, readiness, metrics and status
 //!
 //! # Invariants
@@ -26,6 +27,7 @@
 mod access;
 mod admin;
 mod answer;
+mod anything;
 mod append;
 mod body;
 mod cors;
@@ -46,6 +48,7 @@ pub mod server;
 pub mod service;
 mod timed;
 
+pub use anything::parse_anything;
 pub use error::{Code, Error};
 pub use options::HttpOptions;
 pub use router::router;

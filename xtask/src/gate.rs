@@ -1,5 +1,6 @@
 //! The gate: one command that checks everything and changes nothing.
 
+use crate::interop;
 use crate::process::{self, run};
 use anyhow::{Context as _, Result, bail};
 use std::time::Instant;
@@ -15,11 +16,12 @@ struct Step {
 }
 
 /// Cheap and decisive steps come first.
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     Step { name: "format", minutes_planned: 1, run: || run("cargo", &["fmt", "--all", "--check"]) },
     Step { name: "lints", minutes_planned: 6, run: lints },
     Step { name: "tests", minutes_planned: 14, run: tests },
     Step { name: "demo", minutes_planned: 4, run: || process::demo(&["--quick"]) },
+    Step { name: "suite", minutes_planned: 5, run: || interop::suite(&[]) },
     Step { name: "docs", minutes_planned: 2, run: docs },
     Step { name: "bench", minutes_planned: 2, run: bench },
 ];

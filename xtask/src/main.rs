@@ -1,9 +1,10 @@
 //! The project's automation: the demonstration, the gate, and what keeps the tree tidy.
 //!
 //! `cargo xtask demo` runs the main job on real input; `cargo xtask test` is the gate, the same one that CI calls;
-//! `cargo xtask fix` writes what the gate would complain of; `cargo xtask sizes` lists the longest files.
+//! `cargo xtask suite` runs the published conformance suite alone; `cargo xtask fix` writes what the gate would complain of; `cargo xtask sizes` lists the longest files.
 
 mod gate;
+mod interop;
 mod process;
 mod sizes;
 #[cfg(test)]
@@ -15,7 +16,8 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   demo    a Django project's database is replicated, lost and restored
-  test    the gate: format, lints, tests, end to end, docs, benchmark smoke
+  test    the gate: format, lints, tests, end to end, the published suite, docs, benchmark smoke
+  suite   the published conformance suite; a pattern selects tests by name, --prune takes passing ones off the list
   fix     format and apply the lints' suggestions
   sizes   the longest source files (a report, never a failure)
 ";
@@ -25,6 +27,7 @@ fn main() -> Result<()> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["demo", rest @ ..] => process::demo(rest),
         ["test", rest @ ..] => gate::test(rest),
+        ["suite", rest @ ..] => interop::suite(rest),
         ["fix"] => gate::fix(),
         ["sizes"] => sizes::report(),
         _ => bail!("{USAGE}"),

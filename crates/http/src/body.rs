@@ -56,6 +56,26 @@ impl Budget {
     }
 }
 
+/// Bytes of an answer, with the room that they take. The connection may hold them long after it took the body, so the
+/// room goes with them.
+pub(crate) struct Roomed {
+    bytes: Bytes,
+    _room: Held,
+}
+
+impl Roomed {
+    /// `bytes`, which hold `room` until the last of them is sent.
+    pub(crate) fn bytes(bytes: Bytes, room: Held) -> Bytes {
+        Bytes::from_owner(Self { bytes, _room: room })
+    }
+}
+
+impl AsRef<[u8]> for Roomed {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// `REQUEST_TOO_LARGE`, naming the limit.
 pub(crate) fn too_large(options: &HttpOptions) -> Error {
     let limit = options.request_bytes_max;

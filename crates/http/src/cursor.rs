@@ -3,6 +3,9 @@
 //!
 //! Source: PROTOCOL.md section 10, query-based caching and cursors.
 
+use std::hash::{BuildHasher, RandomState};
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// 2024-10-09T00:00:00Z, where the count of intervals begins, in seconds since the Unix epoch.
 const EPOCH_S: u64 = 1_728_432_000;
 /// Seconds of one interval.
@@ -23,6 +26,16 @@ pub(crate) fn next(now_s: u64, sent: Option<u64>, entropy: u64) -> u64 {
         }
         _ => current,
     }
+}
+
+/// Unix seconds.
+pub(crate) fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// A number that no two readers share for long; not for secrets.
+pub(crate) fn entropy() -> u64 {
+    RandomState::new().hash_one(0)
 }
 
 #[cfg(test)]

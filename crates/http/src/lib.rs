@@ -11,6 +11,7 @@
 //! - [`server`]: connections, HTTP/1.1 and HTTP/2, graceful shutdown
 //! - `names`, `fields`, `path`, `query`: the syntax of headers, paths and queries
 //! - `create`, `append`, `read`, `head`, `delete`: one operation each; `answer` renders what writes have in common
+//! - `json`: the messages of JSON streams; `sse`: reads that go on as events
 //! - `body`, `drain`: bounded reading of bodies, and what happens to those nobody read
 //! - `access`, `cors`: who may ask in open mode, and what browsers are told
 //! - `anything`: the readers of requests, for fuzzers
@@ -38,6 +39,7 @@ mod drain;
 pub mod error;
 mod fields;
 mod head;
+mod json;
 mod names;
 pub mod options;
 mod path;
@@ -46,6 +48,7 @@ mod read;
 mod router;
 pub mod server;
 pub mod service;
+mod sse;
 mod timed;
 
 pub use anything::parse_anything;

@@ -49,6 +49,10 @@ names! {
     STREAM_UP_TO_DATE = "stream-up-to-date";
     /// Keeps shared caches from answering a live reader with what it has.
     STREAM_CURSOR = "stream-cursor";
+    /// How the bytes stand in data events, where they are not text.
+    STREAM_SSE_DATA_ENCODING = "stream-sse-data-encoding";
+    /// Keeps nginx, and others after it, from collecting an answer before it is passed on.
+    X_ACCEL_BUFFERING = "x-accel-buffering";
     /// Expiry; request, not offered yet.
     STREAM_TTL = "stream-ttl";
     /// Expiry; request, not offered yet.

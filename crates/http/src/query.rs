@@ -17,16 +17,30 @@ pub(crate) struct ReadQuery {
     pub bytes_max: u64,
     /// The leader must confirm that it still leads.
     pub leader: bool,
-    /// For a long-poll, how many milliseconds to wait.
-    pub wait_ms: Option<u64>,
+    /// Whether it stays for what is to come, and how.
+    pub live: Live,
     /// The cursor that a live reader got from its last answer.
     pub cursor: Option<u64>,
+}
+
+/// What a read does at the end of the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Live {
+    /// It says so.
+    No,
+    /// It waits for so many milliseconds.
+    LongPoll {
+        /// At the most.
+        wait_ms: u64,
+    },
+    /// It goes on as a stream of events.
+    Sse,
 }
 
 /// Reads a query.
 ///
 /// # Errors
-/// `INVALID_OFFSET` and `INVALID_QUERY` as the contract has them, `UNSUPPORTED` for `live=sse`.
+/// `INVALID_OFFSET` and `INVALID_QUERY` as the contract has them.
 pub(crate) fn parse(query: &str) -> Result<ReadQuery, Error> {
     let parameters = Parameters::parse(query);
     let offset = parameters.one("offset", Code::InvalidOffset)?;
@@ -43,19 +57,20 @@ pub(crate) fn parse(query: &str) -> Result<ReadQuery, Error> {
     };
     let timeout_ms = parameters.number("timeout_ms")?;
     let live = match parameters.one("live", Code::InvalidQuery)?.as_deref() {
-        None => false,
-        Some("long-poll") => true,
-        Some("sse") => return Err(Error::unsupported("live=sse yet; use live=long-poll")),
+        None => Live::No,
+        Some("long-poll") => {
+            Live::LongPoll { wait_ms: timeout_ms.unwrap_or(LONG_POLL_MS_DEFAULT).clamp(1, LONG_POLL_MS_MAX) }
+        }
+        Some("sse") => Live::Sse,
         Some(_) => return Err(invalid("live must be long-poll or sse")),
     };
-    if live && offset.is_none() {
+    if live != Live::No && offset.is_none() {
         return Err(invalid("a live read needs an offset"));
     }
-    if live && leader {
+    if live != Live::No && leader {
         return Err(invalid("consistency=leader goes with catch-up reads only"));
     }
-    let wait_ms = live.then(|| timeout_ms.unwrap_or(LONG_POLL_MS_DEFAULT).clamp(1, LONG_POLL_MS_MAX));
-    Ok(ReadQuery { from, bytes_max, leader, wait_ms, cursor: parameters.cursor() })
+    Ok(ReadQuery { from, bytes_max, leader, live, cursor: parameters.cursor() })
 }
 
 fn invalid(message: &'static str) -> Error {

@@ -1,23 +1,21 @@
 //! GET: catch-up reads and long-polls.
 
 use crate::answer::set;
-use crate::body::Held;
+use crate::body::{Held, Roomed};
 use crate::cursor;
 use crate::error::{Code, Error};
 use crate::fields;
 use crate::names;
-use crate::query::{self, ReadQuery};
+use crate::query::{self, Live, ReadQuery};
 use crate::router::App;
 use crate::service::Service;
+use crate::sse;
 use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use highwater_node::{ReadAnswer, ReadRequest};
 use highwater_stream::ReadFrom;
-use std::hash::{BuildHasher, RandomState};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a cache may do with bytes that never change.
 const CACHEABLE: HeaderValue = HeaderValue::from_static("public, max-age=60, stale-while-revalidate=300");
@@ -26,14 +24,15 @@ const CACHEABLE: HeaderValue = HeaderValue::from_static("public, max-age=60, sta
 pub(crate) async fn read<S: Service>(app: &App<S>, path: String, head: &Parts) -> Result<Response, Error> {
     let incarnation = fields::incarnation(&head.headers)?;
     let query = query::parse(head.uri.query().unwrap_or_default())?;
-    let request = ReadRequest {
-        path,
-        incarnation,
-        from: query.from,
-        length_max: query.bytes_max,
-        leader: query.leader,
-        wait_ms: query.wait_ms,
+    let wait_ms = match query.live {
+        Live::LongPoll { wait_ms } => Some(wait_ms),
+        Live::No | Live::Sse => None,
     };
+    let (from, length_max, leader) = (query.from, query.bytes_max, query.leader);
+    let request = ReadRequest { path, incarnation, from, length_max, leader, wait_ms };
+    if query.live == Live::Sse {
+        return sse::read(app, request, &query).await;
+    }
     let answer = app.service.read(request).await??;
     let room = app.answers.wait(answer.body.len() as u64, app.options.answer_room_wait_ms_max).await;
     let room = room.ok_or_else(|| Error::new(Code::LiveReadBackpressure, Code::LiveReadBackpressure.row().when))?;
@@ -41,7 +40,7 @@ pub(crate) async fn read<S: Service>(app: &App<S>, path: String, head: &Parts) -
 }
 
 fn render(answer: ReadAnswer, room: Held, query: &ReadQuery, head: &Parts) -> Response {
-    let live = query.wait_ms.is_some();
+    let live = query.live != Live::No;
     let mut headers = HeaderMap::new();
     set(&mut headers, names::STREAM_NEXT_OFFSET, answer.next);
     set(&mut headers, names::STREAM_INCARNATION, answer.incarnation);
@@ -53,7 +52,7 @@ fn render(answer: ReadAnswer, room: Held, query: &ReadQuery, head: &Parts) -> Re
     }
     let ends_live = live && answer.body.is_empty() && answer.closed;
     if live && !ends_live {
-        set(&mut headers, names::STREAM_CURSOR, cursor::next(now_s(), query.cursor, entropy()));
+        set(&mut headers, names::STREAM_CURSOR, cursor::next(cursor::now_s(), query.cursor, cursor::entropy()));
     }
     if live && answer.body.is_empty() {
         headers.insert(header::CACHE_CONTROL, names::NO_STORE);
@@ -75,9 +74,7 @@ fn render(answer: ReadAnswer, room: Held, query: &ReadQuery, head: &Parts) -> Re
         }
     }
     set(&mut headers, header::CONTENT_TYPE, &answer.content_type);
-    // The connection may hold the bytes long after it took the body, so the room goes with the bytes.
-    let bytes = Bytes::from_owner(Roomed { bytes: answer.body, _room: room });
-    (StatusCode::OK, headers, Body::from(bytes)).into_response()
+    (StatusCode::OK, headers, Body::from(Roomed::bytes(answer.body, room))).into_response()
 }
 
 /// Changes with whatever an answer says: the stream's token, the bytes, and whether they reach the end, or the end of
@@ -86,25 +83,4 @@ fn entity_tag(answer: &ReadAnswer) -> String {
     let end = if answer.up_to_date { ":u" } else { "" };
     let closed = if answer.closed { ":c" } else { "" };
     format!("\"{}:{}:{}{end}{closed}\"", answer.incarnation, answer.start.0, answer.next.0)
-}
-
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// A number that no two readers share for long; not for secrets.
-fn entropy() -> u64 {
-    RandomState::new().hash_one(0)
-}
-
-/// The bytes of an answer, with the room that they take until the connection sent them.
-struct Roomed {
-    bytes: Bytes,
-    _room: Held,
-}
-
-impl AsRef<[u8]> for Roomed {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
 }

@@ -8,6 +8,7 @@
 //! - [`api`]: what front ends ask and are answered
 //! - [`config`]: the node's settings and limits
 //! - [`handle`]: the front ends' way in
+//! - [`json`]: where a read of a JSON stream begins and ends
 //! - [`route`]: which group a stream belongs to
 //! - [`shard`]: all groups of the node, without threads
 //! - [`cluster_file`], [`open`]: the data directory
@@ -25,6 +26,7 @@ pub mod api;
 pub mod cluster_file;
 pub mod config;
 pub mod handle;
+pub mod json;
 pub mod node;
 pub mod open;
 pub mod route;

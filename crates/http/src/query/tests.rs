@@ -70,11 +70,12 @@ fn limits_are_clamped_and_their_syntax_is_strict() {
     assert_eq!(parse("").map(|query| query.bytes_max).ok(), Some(READ_BYTES_MAX));
     assert_eq!(parse("max_bytes=1").map(|query| query.bytes_max).ok(), Some(1));
     assert_eq!(parse("max_bytes=99999999999999999999").map(|query| query.bytes_max).ok(), Some(READ_BYTES_MAX));
-    let wait = |query: &str| parse(query).ok().and_then(|query| query.wait_ms);
-    assert_eq!(wait("offset=0&live=long-poll"), Some(1_000));
-    assert_eq!(wait("offset=0&live=long-poll&timeout_ms=0"), Some(1));
-    assert_eq!(wait("offset=0&live=long-poll&timeout_ms=86400000"), Some(60_000));
-    assert_eq!(wait("offset=0&timeout_ms=5"), None);
+    let live = |query: &str| parse(query).map(|query| query.live).ok();
+    assert_eq!(live("offset=0&live=long-poll"), Some(Live::LongPoll { wait_ms: 1_000 }));
+    assert_eq!(live("offset=0&live=long-poll&timeout_ms=0"), Some(Live::LongPoll { wait_ms: 1 }));
+    assert_eq!(live("offset=0&live=long-poll&timeout_ms=86400000"), Some(Live::LongPoll { wait_ms: 60_000 }));
+    assert_eq!(live("offset=0&timeout_ms=5"), Some(Live::No));
+    assert_eq!(live("offset=now&live=sse&timeout_ms=5"), Some(Live::Sse), "its life is the server's to choose");
     for query in
         ["max_bytes=0", "max_bytes=", "max_bytes=-1", "max_bytes=01", "max_bytes=1&max_bytes=1", "timeout_ms=x"]
     {
@@ -84,16 +85,15 @@ fn limits_are_clamped_and_their_syntax_is_strict() {
 
 #[test]
 fn live_reads_need_an_offset_and_no_confirmation() {
-    assert_eq!(refused("live=long-poll"), Code::InvalidQuery);
-    assert_eq!(refused("offset=0&live=long-poll&consistency=leader"), Code::InvalidQuery);
+    for live in ["long-poll", "sse"] {
+        assert_eq!(refused(&format!("live={live}")), Code::InvalidQuery);
+        assert_eq!(refused(&format!("offset=0&live={live}&consistency=leader")), Code::InvalidQuery);
+    }
     assert!(parse("offset=0&live=long-poll&consistency=local").is_ok());
     assert_eq!(parse("consistency=leader").map(|query| query.leader).ok(), Some(true));
-    for query in
-        ["offset=0&live=", "offset=0&live=poll", "offset=0&live=long-poll&live=long-poll", "consistency=strong"]
-    {
+    for query in ["offset=0&live=", "offset=0&live=SSE", "offset=0&live=long-poll&live=sse", "consistency=strong"] {
         assert_eq!(refused(query), Code::InvalidQuery, "{query:?}");
     }
-    assert_eq!(refused("offset=0&live=sse"), Code::Unsupported);
 }
 
 #[test]
@@ -110,7 +110,7 @@ proptest! {
         for query in [query.as_str(), raw.as_str(), &format!("offset={raw}"), &format!("offset=0&live=long-poll&timeout_ms={raw}")] {
             if let Err(error) = parse(query) {
                 let code = error.code();
-                prop_assert!(matches!(code, Code::InvalidOffset | Code::InvalidQuery | Code::Unsupported), "{query:?}: {code:?}");
+                prop_assert!(matches!(code, Code::InvalidOffset | Code::InvalidQuery), "{query:?}: {code:?}");
             }
         }
     }

@@ -4,6 +4,7 @@
 
 mod bodies;
 mod browsers;
+mod events;
 mod fake;
 mod inventory;
 mod node;
@@ -11,5 +12,6 @@ mod operations;
 mod order;
 mod random;
 mod reads;
+mod sse;
 mod wire;
 mod writes;

@@ -167,6 +167,12 @@ impl File for OsFile {
         Ok(true)
     }
 
+    #[cfg(target_os = "linux")]
+    fn forget_cached(&self, offset: u64, length: u64) -> io::Result<()> {
+        let length = std::num::NonZeroU64::new(length);
+        Ok(rustix::fs::fadvise(&self.0, offset, length, rustix::fs::Advice::DontNeed)?)
+    }
+
     fn modified_ns(&self) -> io::Result<Option<u64>> {
         use std::os::unix::fs::MetadataExt;
         let metadata = self.0.metadata()?;

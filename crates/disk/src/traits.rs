@@ -147,6 +147,14 @@ pub trait File: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Asks the system to drop what it keeps of a range in memory, so that the next read of it comes from the device.
+    /// Bytes that are not written back yet stay.
+    /// # Errors
+    /// The system's; a disk without a cache has none.
+    fn forget_cached(&self, _offset: u64, _length: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Reads exactly `buffer.len()` bytes at `offset`.
     /// # Errors
     /// `UnexpectedEof` if the file ends before, or the system's.

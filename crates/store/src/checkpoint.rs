@@ -1,9 +1,11 @@
 //! A checkpoint: payload moves from the log into data files, and the index learns of it.
 
+use crate::compaction::Relaid;
 use crate::extent::{FileExtent, LogExtent};
 use crate::files::{FileError, Files};
 use crate::index::{self, AppendFault, Head, Position, Record, ScanError};
 use crate::log::{LogError, LogSource};
+use crate::moving::Moved;
 use crate::options::Options;
 use crate::runs::{Active, RunWriter, WriteFault};
 use bytes::Bytes;
@@ -73,6 +75,8 @@ pub(crate) struct After {
     pub next_file: u32,
     /// Data files that an index of an attempt may name, so that they stay until a later one is durable.
     pub orphans: Vec<u32>,
+    /// Data files that were written, and their bytes now.
+    pub grown: Vec<(u32, u64)>,
 }
 
 /// Where an object's payload lies now.
@@ -89,6 +93,9 @@ pub struct CheckpointDone {
     pub(crate) applied: u64,
     pub(crate) placed: Vec<Placed>,
     pub(crate) after: After,
+    pub(crate) copied_bytes: u64,
+    /// Data files that keep an extent which could not be copied out of them.
+    pub(crate) stuck: Vec<u32>,
 }
 
 impl CheckpointDone {
@@ -97,13 +104,28 @@ impl CheckpointDone {
     pub fn applied(&self) -> u64 {
         self.applied
     }
+
+    /// Bytes of payload that were copied out of mostly dead files.
+    #[must_use]
+    pub fn copied_bytes(&self) -> u64 {
+        self.copied_bytes
+    }
 }
 
 /// What a checkpoint does about one object.
 #[derive(Debug)]
 pub(crate) enum Work {
-    Remove { key: u64 },
-    Store { key: u64, state: Option<Bytes>, kept: u32, absorbed: Vec<FileExtent> },
+    Remove {
+        key: u64,
+    },
+    /// Of its extents the first `kept` stay; those `relaid` follow; `absorbed` go into the run of what lies in the log.
+    Store {
+        key: u64,
+        state: Option<Bytes>,
+        kept: u32,
+        relaid: Vec<Relaid>,
+        absorbed: Vec<FileExtent>,
+    },
 }
 
 /// The log's part of objects.
@@ -128,104 +150,35 @@ impl Checkpoint {
     /// What failed. The store is as before on disk, and whatever was written is taken away or never named.
     pub fn run(self, log: &dyn LogSource) -> Result<CheckpointDone, CheckpointError> {
         let mut writer = RunWriter::new(&self.files, self.options.file_bytes_max, self.active, self.next_file);
-        let (records, placed) = match self.move_payload(log, &mut writer) {
+        let Moved { records, placed, copied_bytes, stuck } = match self.move_payload(log, &mut writer) {
             Ok(moved) => moved,
             Err((fault, sound)) => {
                 let next_file = writer.next_file();
                 let active = writer.undo(sound);
-                let after = After { index: self.index, active, next_file, orphans: Vec::new() };
+                let after = After { index: self.index, active, next_file, orphans: Vec::new(), grown: Vec::new() };
                 return Err(CheckpointError { fault, after: Box::new(after) });
             }
         };
         let head = Head { applied: self.applied, meta: self.meta.clone(), file_next: writer.next_file() };
         match self.write_index(records, &head) {
             Ok(index) => {
-                let (active, next_file) = (writer.active(), writer.next_file());
-                let after = After { index, active, next_file, orphans: Vec::new() };
-                Ok(CheckpointDone { applied: self.applied, placed, after })
+                let (active, next_file, grown) = (writer.active(), writer.next_file(), writer.grown());
+                let after = After { index, active, next_file, orphans: Vec::new(), grown };
+                Ok(CheckpointDone { applied: self.applied, placed, after, copied_bytes, stuck })
             }
             Err(IndexFault { fault, index: Some(index) }) => {
                 // An index on disk may name what was written: it stays, and nothing is written into those files again.
-                let (orphans, next_file) = (writer.made().to_vec(), writer.next_file());
-                Err(CheckpointError { fault, after: Box::new(After { index, active: None, next_file, orphans }) })
+                let (orphans, next_file, grown) = (writer.made().to_vec(), writer.next_file(), writer.grown());
+                let after = After { index, active: None, next_file, orphans, grown };
+                Err(CheckpointError { fault, after: Box::new(after) })
             }
             Err(IndexFault { fault, index: None }) => {
                 let next_file = writer.next_file();
                 let active = writer.undo(true);
-                let after = After { index: self.index, active, next_file, orphans: Vec::new() };
+                let after = After { index: self.index, active, next_file, orphans: Vec::new(), grown: Vec::new() };
                 Err(CheckpointError { fault, after: Box::new(after) })
             }
         }
-    }
-
-    /// Copies what moves, and makes it durable. The error says whether the file that was active is sound.
-    fn move_payload(
-        &self,
-        log: &dyn LogSource,
-        writer: &mut RunWriter<'_>,
-    ) -> Result<(Vec<Record>, Vec<Placed>), (CheckpointFault, bool)> {
-        let (mut records, mut placed) = (Vec::with_capacity(self.work.len()), Vec::new());
-        for work in &self.work {
-            match work {
-                Work::Remove { key } => records.push(Record::Removed { key: *key }),
-                Work::Store { key, state, kept, absorbed } => {
-                    let (kept, added) = self.move_object(*key, *kept, absorbed, log, writer)?;
-                    if !added.is_empty() {
-                        placed.push(Placed { key: *key, kept: kept as usize, added: added.clone() });
-                    }
-                    records.push(Record::Object { key: *key, state: state.clone(), kept, added });
-                }
-            }
-        }
-        writer.sync().map_err(write_fault)?;
-        if !writer.made().is_empty() {
-            let directory = &self.files.directory;
-            self.files.disk.sync_directory(directory).map_err(|error| (io_fault(directory.clone(), error), true))?;
-        }
-        Ok((records, placed))
-    }
-
-    /// Writes one object's run: the extents that it takes in, then what lies in the log. Returns how many extents stay
-    /// before it, and where it lies.
-    fn move_object(
-        &self,
-        key: u64,
-        kept: u32,
-        absorbed: &[FileExtent],
-        log: &dyn LogSource,
-        writer: &mut RunWriter<'_>,
-    ) -> Result<(u32, Vec<FileExtent>), (CheckpointFault, bool)> {
-        let moving = self.moving.get(&key).map_or(&[][..], Vec::as_slice);
-        let (Some(first), Some(last)) = (moving.first(), moving.last()) else { return Ok((kept, Vec::new())) };
-        let (kept, taken_in) = self.take_in(key, kept, absorbed)?;
-        writer.begin(key, first.start - taken_in.len() as u64, last.end());
-        writer.push(&taken_in).map_err(write_fault)?;
-        for extent in moving {
-            let payload =
-                log.read(extent.source).map_err(|source| (CheckpointFault::Log { object: key, source }, true))?;
-            let Some(part) = payload.get(extent.within.start as usize..extent.within.end as usize) else {
-                let source = LogError::Failed("the frame is shorter than the part that it should hold".into());
-                return Err((CheckpointFault::Log { object: key, source }, true));
-            };
-            writer.push(part).map_err(write_fault)?;
-        }
-        Ok((kept, writer.end()))
-    }
-
-    /// The bytes of the extents that a run takes in, and how many extents stay then. They are at most three unsettled ones
-    /// of each size class, so that this is a buffer of at most 20 MiB.
-    ///
-    /// If one is damaged, all stay where they are: whoever reads them hears of it, and the log is not held up.
-    fn take_in(&self, key: u64, kept: u32, absorbed: &[FileExtent]) -> Result<(u32, Vec<u8>), (CheckpointFault, bool)> {
-        let mut bytes = Vec::new();
-        for extent in absorbed {
-            match self.files.read(key, extent, extent.start..extent.end(), &mut bytes) {
-                Ok(()) => {}
-                Err(FileError::Damaged { .. }) => return Ok((kept + absorbed.len() as u32, Vec::new())),
-                Err(error) => return Err((file_fault(error), true)),
-            }
-        }
-        Ok((kept, bytes))
     }
 
     /// Appends a delta, or writes a new base when the deltas would outgrow the old one.
@@ -274,10 +227,13 @@ impl Checkpoint {
             return Err(IndexFault { fault: io_fault(path, error), index: Some(index) });
         }
         stale.push(self.index.generation);
-        stale.retain(|old| match disk.remove(&index::path(directory, *old)) {
-            Ok(()) => false,
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
-        });
+        // One that is pinned is copied by somebody; a later base takes its place all the same.
+        if !self.files.pinned() {
+            stale.retain(|old| match disk.remove(&index::path(directory, *old)) {
+                Ok(()) => false,
+                Err(error) => error.kind() != io::ErrorKind::NotFound,
+            });
+        }
         let checkpoint = self.index.checkpoint + 1;
         Ok(Position {
             generation,
@@ -297,7 +253,7 @@ struct IndexFault {
     index: Option<Position>,
 }
 
-fn io_fault(path: PathBuf, source: io::Error) -> CheckpointFault {
+pub(crate) fn io_fault(path: PathBuf, source: io::Error) -> CheckpointFault {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => CheckpointFault::Full { path },
         _ => CheckpointFault::Io { path, source },
@@ -305,14 +261,14 @@ fn io_fault(path: PathBuf, source: io::Error) -> CheckpointFault {
 }
 
 /// A full disk leaves a file sound, whose end can be cut off; any other failure does not, nor does any failed sync.
-fn write_fault(fault: WriteFault) -> (CheckpointFault, bool) {
+pub(crate) fn write_fault(fault: WriteFault) -> (CheckpointFault, bool) {
     let synced = !fault.sync;
     let fault = io_fault(fault.path, fault.source);
     let sound = synced && matches!(fault, CheckpointFault::Full { .. });
     (fault, sound)
 }
 
-fn file_fault(error: FileError) -> CheckpointFault {
+pub(crate) fn file_fault(error: FileError) -> CheckpointFault {
     match error {
         FileError::Io { path, source } => io_fault(path, source),
         FileError::Damaged { path, position, fault } => {

@@ -46,11 +46,16 @@ pub(crate) enum FileError {
 }
 
 /// Handles kept open, and the files that may be opened.
+#[derive(Default)]
 struct Handles {
     /// Least recently used first.
     open: Vec<(u32, Arc<dyn File>)>,
     /// Files that the store names; a missing one of them is damage, a missing other one was deleted.
     named: BTreeSet<u32>,
+    /// Pins that are held.
+    pins: usize,
+    /// Files that are deleted once no pin is held.
+    deferred: Vec<u32>,
 }
 
 /// The data files of one store, shared by the store, its readers and its checkpoints.
@@ -64,7 +69,7 @@ pub(crate) struct Files {
 
 impl Files {
     pub fn new(disk: Arc<dyn Disk>, directory: PathBuf, owner: OwnerId, handles_max: usize) -> Self {
-        let handles = Mutex::new(Handles { open: Vec::new(), named: BTreeSet::new() });
+        let handles = Mutex::new(Handles::default());
         Self { disk, directory, owner, handles_max, handles }
     }
 
@@ -88,6 +93,36 @@ impl Files {
         let mut handles = self.handles();
         handles.named.remove(&file);
         handles.open.retain(|(open, _)| *open != file);
+    }
+
+    /// Deletes files, or puts that off while a pin is held.
+    pub fn delete(&self, mut numbers: Vec<u32>) {
+        let mut handles = self.handles();
+        if handles.pins > 0 {
+            handles.deferred.append(&mut numbers);
+        }
+        drop(handles);
+        for number in numbers {
+            // A file that cannot be deleted now is an orphan like any other.
+            drop(self.disk.remove(&self.path(number)));
+        }
+    }
+
+    pub fn pin(&self) {
+        self.handles().pins += 1;
+    }
+
+    pub fn unpin(&self) {
+        let mut handles = self.handles();
+        handles.pins -= 1;
+        let deferred = if handles.pins == 0 { std::mem::take(&mut handles.deferred) } else { Vec::new() };
+        drop(handles);
+        self.delete(deferred);
+    }
+
+    /// Whether nothing may be deleted.
+    pub fn pinned(&self) -> bool {
+        self.handles().pins > 0
     }
 
     fn damaged(&self, file: u32, position: u64, fault: DataFault) -> FileError {
@@ -180,6 +215,100 @@ impl Files {
             block += blocks;
         }
         Ok(())
+    }
+}
+
+impl Files {
+    /// Verifies every block of an extent, as the disk has it and not as the page cache does, and goes on behind a bad one:
+    /// each is reported with its position, the object's offsets that it holds, and what is wrong.
+    ///
+    /// Returns the bytes read; `None` if `pace` said to stop. A file that was deleted meanwhile has no fault.
+    pub fn check(
+        &self,
+        object: u64,
+        extent: &FileExtent,
+        pace: &mut dyn FnMut(u64) -> bool,
+        report: &mut dyn FnMut(u64, Range<u64>, String),
+    ) -> Option<u64> {
+        let whole = extent.start..extent.end();
+        let handle = match self.open(extent.file) {
+            Ok(handle) => handle,
+            Err(FileError::Deleted) => return Some(0),
+            Err(FileError::Damaged { position, fault, .. }) => {
+                report(position, whole, fault.to_string());
+                return Some(0);
+            }
+            Err(FileError::Io { source, .. }) => {
+                report(u64::from(extent.position), whole, source.to_string());
+                return Some(0);
+            }
+        };
+        let payload = BLOCK_PAYLOAD_BYTES as u64;
+        let step = (READ_BYTES / BLOCK_BYTES) as u64 * payload;
+        let (mut from, mut bytes) = (extent.start, 0);
+        let mut buffer = Vec::new();
+        while from < extent.end() {
+            let to = extent.end().min(from + step);
+            let position = u64::from(extent.position) + (from - extent.start) / payload * BLOCK_BYTES as u64;
+            let length = data::run_bytes(to - from);
+            if !pace(length) {
+                return None;
+            }
+            // Advice only: a disk that cannot follow it is read as it is.
+            drop(handle.forget_cached(position, length));
+            buffer.resize(length as usize, 0);
+            match handle.read_at(&mut buffer, position) {
+                Ok(read) => self.check_blocks(object, extent, from..to, &buffer[..read], position, report),
+                Err(_) => self.check_singly(&*handle, object, extent, from..to, position, report),
+            }
+            drop(handle.forget_cached(position, length));
+            (from, bytes) = (to, bytes + length);
+        }
+        Some(bytes)
+    }
+
+    /// Checks the blocks of `range`, whose bytes were read at `position`.
+    fn check_blocks(
+        &self,
+        object: u64,
+        extent: &FileExtent,
+        range: Range<u64>,
+        bytes: &[u8],
+        position: u64,
+        report: &mut dyn FnMut(u64, Range<u64>, String),
+    ) {
+        let (mut from, mut at) = (range.start, 0);
+        while from < range.end {
+            let to = range.end.min(from + BLOCK_PAYLOAD_BYTES as u64);
+            let end = bytes.len().min(at + BLOCK_BYTES);
+            let block = bytes.get(at..end).unwrap_or_default();
+            if let Err(fault) = data::check_block(block, extent.file, object, from, (to - from) as usize) {
+                report(position + at as u64, from..to, fault.to_string());
+            }
+            (from, at) = (to, at + BLOCK_BYTES);
+        }
+    }
+
+    /// The same where the disk refuses to read them all: a bad sector is one block's.
+    fn check_singly(
+        &self,
+        handle: &dyn File,
+        object: u64,
+        extent: &FileExtent,
+        range: Range<u64>,
+        position: u64,
+        report: &mut dyn FnMut(u64, Range<u64>, String),
+    ) {
+        let (mut from, mut at) = (range.start, position);
+        while from < range.end {
+            let to = range.end.min(from + BLOCK_PAYLOAD_BYTES as u64);
+            let mut block = vec![0; BLOCK_HEADER_BYTES + (to - from) as usize];
+            match handle.read_at(&mut block, at) {
+                Ok(read) => self.check_blocks(object, extent, from..to, &block[..read], at, report),
+                Err(error) => report(at, from..to, error.to_string()),
+            }
+            (from, at) = (to, at + BLOCK_BYTES as u64);
+        }
     }
 }
 

@@ -8,8 +8,11 @@
 //! # Modules
 //! - [`store`]: the store as the thread that applies commands uses it; no I/O
 //! - [`open`]: reading the index, cutting its torn tail, removing leftovers
-//! - [`checkpoint`]: all the I/O of a checkpoint, for any thread
+//! - [`checkpoint`], `moving`: all the I/O of a checkpoint, for any thread
+//! - `compaction`, `usage`: which files are mostly dead, and what moves out of them
 //! - [`plan`], [`reader`]: what a read will fetch; fetching and verifying it, for any thread
+//! - [`scrub`], [`mod@verify`]: reading everything, of a store in use and of one that nobody has open
+//! - [`pin`]: a checkpoint's files, kept while they are copied
 //! - [`log`]: what is asked of the log
 //! - [`options`]: sizes and bounds
 //! - `extent`, `data`, `runs`, `files`, `index`: places, and the files that hold payload and places
@@ -28,26 +31,35 @@
 //! Any crate of the workspace but `base`, `disk` and `wal`; it knows nothing of what states and payload say.
 
 pub mod checkpoint;
+mod compaction;
 mod data;
 mod extent;
 mod files;
 mod index;
 pub mod log;
+mod moving;
 pub mod open;
 pub mod options;
+pub mod pin;
 pub mod plan;
 pub mod reader;
 mod runs;
+pub mod scrub;
 pub mod store;
+mod usage;
+pub mod verify;
 
 pub use checkpoint::{Checkpoint, CheckpointDone, CheckpointError, CheckpointFault};
 pub use data::DataFault;
 pub use log::{LogError, LogSource};
 pub use open::{Loaded, OpenError};
 pub use options::Options;
+pub use pin::{Pin, PinnedFile};
 pub use plan::ReadPlan;
 pub use reader::{ReadError, StoreReader};
+pub use scrub::{Fault, IndexSlice, ScrubCursor, ScrubSlice};
 pub use store::{Reclaim, Store, StoreStatus};
+pub use verify::{Verified, verify};
 
 /// The format version of data files.
 pub const DATA_VERSION: u16 = data::VERSION;

@@ -53,12 +53,12 @@ pub enum OpenError {
     },
 }
 
-fn io_error(path: &Path) -> impl FnOnce(io::Error) -> OpenError + use<> {
+pub(crate) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> OpenError + use<> {
     let path = path.to_path_buf();
     |source| OpenError::Io { path, source }
 }
 
-fn scan_error(path: PathBuf, error: ScanError) -> OpenError {
+pub(crate) fn scan_error(path: PathBuf, error: ScanError) -> OpenError {
     match error {
         ScanError::Io(source) => OpenError::Io { path, source },
         ScanError::Version(version) => OpenError::Version { path, version },
@@ -68,14 +68,14 @@ fn scan_error(path: PathBuf, error: ScanError) -> OpenError {
 
 /// The folder's files, by what they are.
 #[derive(Default)]
-struct Listing {
-    generations: BTreeSet<u64>,
+pub(crate) struct Listing {
+    pub generations: BTreeSet<u64>,
     temporary: Vec<String>,
     data: BTreeSet<u32>,
 }
 
 impl Listing {
-    fn of(disk: &dyn Disk, directory: &Path) -> Result<Self, OpenError> {
+    pub fn of(disk: &dyn Disk, directory: &Path) -> Result<Self, OpenError> {
         let names = match disk.list(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             names => names.map_err(io_error(directory))?,
@@ -152,9 +152,22 @@ impl Store {
             }
         }
         let mut store = Self::new(files, options, contents.position, objects, next_file);
+        store.measure(&named);
         store.applied = loaded.applied;
         store.torn_bytes = contents.torn_bytes;
         Ok((store, loaded))
+    }
+}
+
+impl Store {
+    /// Learns how long the data files are. What the disk refuses to say of one is known from its extents, less exactly.
+    fn measure(&mut self, named: &BTreeSet<u32>) {
+        for file in named {
+            let opened = self.files.disk.open(&self.files.path(*file), OpenMode::Read);
+            if let Ok(bytes) = opened.and_then(|opened| opened.length()) {
+                self.usage.grown(*file, bytes);
+            }
+        }
     }
 }
 

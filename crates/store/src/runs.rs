@@ -69,16 +69,33 @@ pub(crate) struct RunWriter<'a> {
     run: Option<Run>,
     /// Files that this writer made.
     made: Vec<u32>,
+    /// Files that this writer has left, and their bytes.
+    left: Vec<(u32, u64)>,
 }
 
 impl<'a> RunWriter<'a> {
     pub fn new(files: &'a Files, file_bytes_max: u32, active: Option<Active>, next_file: u32) -> Self {
-        Self { files, file_bytes_max, before: active, next_file, output: None, run: None, made: Vec::new() }
+        Self {
+            files,
+            file_bytes_max,
+            before: active,
+            next_file,
+            output: None,
+            run: None,
+            made: Vec::new(),
+            left: Vec::new(),
+        }
     }
 
     /// Files that this writer made.
     pub fn made(&self) -> &[u32] {
         &self.made
+    }
+
+    /// Files that were written, and their bytes.
+    pub fn grown(&self) -> Vec<(u32, u64)> {
+        let open = self.output.as_ref().map(|output| (output.number, output.end()));
+        self.left.iter().copied().chain(open).collect()
     }
 
     /// Number of the next data file.
@@ -135,6 +152,7 @@ impl<'a> RunWriter<'a> {
         };
         if !self.output.as_ref().is_some_and(fits) {
             self.sync()?;
+            self.left.extend(self.output.as_ref().map(|output| (output.number, output.end())));
             self.output = Some(self.make()?);
         }
         let output = self.output.as_ref().expect("opened above");

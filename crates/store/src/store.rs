@@ -1,6 +1,7 @@
 //! The store of one owner, as the thread that applies its commands uses it.
 
 use crate::checkpoint::{After, Checkpoint, CheckpointDone, CheckpointError, LogExtents, Work};
+use crate::compaction::Plan;
 use crate::data::run_bytes;
 use crate::extent::{self, FileExtent, LogExtent};
 use crate::files::Files;
@@ -10,6 +11,7 @@ use crate::options::Options;
 use crate::plan::{PIECES_MAX, Piece, ReadPlan};
 use crate::reader::StoreReader;
 use crate::runs::Active;
+use crate::usage::Usage;
 use bytes::Bytes;
 use highwater_base::limits::READ_BYTES_MAX;
 use highwater_wal::Location;
@@ -33,10 +35,12 @@ pub struct Store {
     removed: BTreeSet<u64>,
     /// States that a failed checkpoint did not get to store.
     carried: BTreeMap<u64, Option<Bytes>>,
-    /// Payload of each data file that memory or the index on disk names, in bytes.
-    live: BTreeMap<u32, u64>,
-    /// Payload that memory names no more, and the index on disk still does.
-    dying: Vec<(u32, u64)>,
+    /// What each data file holds that memory or the index on disk names.
+    pub(crate) usage: Usage,
+    /// Files with a damaged extent, which therefore cannot be emptied.
+    pub(crate) stuck: BTreeSet<u32>,
+    /// What memory names no more, and the index on disk still does.
+    dying: Vec<FileExtent>,
     orphans: Vec<u32>,
     pub(crate) index: Position,
     pub(crate) active: Option<Active>,
@@ -54,7 +58,7 @@ struct InFlight {
     changed: BTreeMap<u64, Option<Bytes>>,
     /// Objects removed since it was begun: what it does about them is void.
     removed_since: BTreeSet<u64>,
-    dying: Vec<(u32, u64)>,
+    dying: Vec<FileExtent>,
 }
 
 /// Figures for a status page.
@@ -74,6 +78,10 @@ pub struct StoreStatus {
     pub files: u64,
     /// Payload in data files, in bytes; what was removed since the last checkpoint is counted.
     pub stored_bytes: u64,
+    /// Bytes of the data files.
+    pub file_bytes: u64,
+    /// Bytes of the data files that nothing needs, and that compaction gives back.
+    pub dead_bytes: u64,
     /// Payload that lies in the log alone, in bytes.
     pub unmoved_bytes: u64,
     /// Bytes of the index file.
@@ -92,10 +100,7 @@ pub struct Reclaim {
 
 impl Drop for Reclaim {
     fn drop(&mut self) {
-        for number in &self.numbers {
-            // A file that cannot be deleted now is an orphan like any other.
-            drop(self.files.disk.remove(&self.files.path(*number)));
-        }
+        self.files.delete(std::mem::take(&mut self.numbers));
     }
 }
 
@@ -107,10 +112,10 @@ impl Store {
         objects: BTreeMap<u64, Vec<FileExtent>>,
         next_file: u32,
     ) -> Self {
-        let mut live = BTreeMap::new();
+        let mut usage = Usage::default();
         let mut active = None;
         for extent in objects.values().flatten() {
-            *live.entry(extent.file).or_default() += u64::from(extent.length);
+            usage.add(extent);
             files.name(extent.file);
             let end = extent.position + run_bytes(u64::from(extent.length)) as u32;
             if active.is_none_or(|active: Active| (active.file, active.end) < (extent.file, end)) {
@@ -125,7 +130,8 @@ impl Store {
             fresh_bytes: 0,
             removed: BTreeSet::new(),
             carried: BTreeMap::new(),
-            live,
+            usage,
+            stuck: BTreeSet::new(),
             dying: Vec::new(),
             orphans: Vec::new(),
             index,
@@ -158,7 +164,7 @@ impl Store {
     /// Forgets an object. Its bytes leave the disk after the next checkpoint.
     pub fn remove(&mut self, object: u64) {
         let extents = self.objects.remove(&object).unwrap_or_default();
-        self.dying.extend(extents.iter().map(|extent| (extent.file, u64::from(extent.length))));
+        self.dying.extend(extents);
         let fresh = self.fresh.remove(&object).unwrap_or_default();
         self.fresh_bytes -= fresh.iter().map(LogExtent::length).sum::<u64>();
         if let Some(flight) = &mut self.in_flight
@@ -245,6 +251,22 @@ impl Store {
     /// If one is under way.
     #[must_use]
     pub fn begin_checkpoint(&mut self, applied: u64, meta: Bytes, changed: Vec<(u64, Option<Bytes>)>) -> Checkpoint {
+        self.begin_compaction(applied, meta, changed, 0)
+    }
+
+    /// As [`Self::begin_checkpoint`]; moreover the checkpoint moves about `bytes_max` bytes of payload out of data files
+    /// that are mostly dead, so that these can be deleted.
+    ///
+    /// # Panics
+    /// If one is under way.
+    #[must_use]
+    pub fn begin_compaction(
+        &mut self,
+        applied: u64,
+        meta: Bytes,
+        changed: Vec<(u64, Option<Bytes>)>,
+        bytes_max: u64,
+    ) -> Checkpoint {
         assert!(self.in_flight.is_none(), "one checkpoint at a time");
         let mut all = std::mem::take(&mut self.carried);
         for (key, state) in changed {
@@ -257,7 +279,8 @@ impl Store {
             all.entry(key).or_insert(None);
         }
         let moving = Arc::new(std::mem::take(&mut self.fresh));
-        let work = self.work(&all, &moving);
+        let compaction = self.plan_compaction(bytes_max);
+        let work = self.work(&all, &moving, &compaction);
         self.in_flight = Some(InFlight {
             moving: moving.clone(),
             moving_bytes: std::mem::take(&mut self.fresh_bytes),
@@ -279,8 +302,8 @@ impl Store {
     }
 
     /// What a checkpoint does, in order of the keys.
-    fn work(&self, changed: &BTreeMap<u64, Option<Bytes>>, moving: &LogExtents) -> Vec<Work> {
-        let keys: BTreeSet<u64> = changed.keys().chain(moving.keys()).copied().collect();
+    fn work(&self, changed: &BTreeMap<u64, Option<Bytes>>, moving: &LogExtents, compaction: &Plan) -> Vec<Work> {
+        let keys: BTreeSet<u64> = changed.keys().chain(moving.keys()).copied().chain(compaction.objects()).collect();
         let one = |key: u64| {
             let state = changed.get(&key);
             let moved = moving.get(&key);
@@ -291,7 +314,9 @@ impl Store {
             let added: u64 = moved.into_iter().flatten().map(LogExtent::length).sum();
             let kept = if added > 0 { extent::kept(stored, added) } else { stored.len() };
             let state = state.cloned().flatten();
-            Work::Store { key, state, kept: kept as u32, absorbed: stored[kept..].to_vec() }
+            let absorbed = stored[kept..].to_vec();
+            let (kept, relaid) = compaction.relaid(key, &stored[..kept]);
+            Work::Store { key, state, kept: kept as u32, relaid, absorbed }
         };
         keys.into_iter().map(one).collect()
     }
@@ -301,6 +326,9 @@ impl Store {
         self.active = after.active;
         self.next_file = after.next_file;
         self.orphans.extend(after.orphans);
+        for (file, bytes) in after.grown {
+            self.usage.grown(file, bytes);
+        }
     }
 
     /// Takes a durable checkpoint in. Afterwards the log may be released up to [`CheckpointDone::applied`].
@@ -315,15 +343,15 @@ impl Store {
         let mut released = flight.dying;
         for placed in done.placed {
             for extent in &placed.added {
-                *self.live.entry(extent.file).or_default() += u64::from(extent.length);
+                self.usage.add(extent);
                 self.files.name(extent.file);
             }
             if flight.removed_since.contains(&placed.key) {
-                self.dying.extend(placed.added.iter().map(|extent| (extent.file, u64::from(extent.length))));
+                self.dying.extend(placed.added);
                 continue;
             }
             let extents = self.objects.entry(placed.key).or_default();
-            released.extend(extents.drain(placed.kept..).map(|extent| (extent.file, u64::from(extent.length))));
+            released.extend(extents.drain(placed.kept..));
             if extents.is_empty() {
                 *extents = placed.added;
                 extents.shrink_to_fit();
@@ -333,16 +361,16 @@ impl Store {
         }
         self.applied = done.applied;
         self.take_in(done.after);
-        for (file, bytes) in released {
-            *self.live.entry(file).or_default() -= bytes;
-        }
+        released.iter().for_each(|extent| self.usage.release(extent));
         // The file that is written on goes too once nothing lives in it: a deleted stream gives all its bytes back.
-        self.active = self.active.filter(|active| self.live.get(&active.file).is_some_and(|bytes| *bytes > 0));
-        let active = self.active.map(|active| active.file);
-        let dead = self.live.extract_if(.., |file, bytes| *bytes == 0 && Some(*file) != active).map(|(file, _)| file);
-        let mut numbers: Vec<u32> = dead.collect();
+        self.active = self.active.filter(|active| self.usage.get(active.file).is_some_and(|file| file.payload > 0));
+        let mut numbers = self.usage.take_dead(self.active.map(|active| active.file));
         numbers.append(&mut self.orphans);
-        numbers.iter().for_each(|file| self.files.forget(*file));
+        self.stuck.extend(done.stuck);
+        for file in &numbers {
+            self.files.forget(*file);
+            self.stuck.remove(file);
+        }
         Reclaim { files: self.files.clone(), numbers }
     }
 
@@ -376,8 +404,10 @@ impl Store {
             checkpoint_running: self.in_flight.is_some(),
             objects: self.objects.len() as u64,
             extents: self.objects.values().map(|extents| extents.len() as u64).sum(),
-            files: self.live.len() as u64,
-            stored_bytes: self.live.values().sum(),
+            files: self.usage.files(),
+            stored_bytes: self.usage.payload_bytes(),
+            file_bytes: self.usage.file_bytes(),
+            dead_bytes: self.usage.dead_bytes(),
             unmoved_bytes: self.unmoved_bytes(),
             index_bytes: self.index.end,
             torn_bytes: self.torn_bytes,

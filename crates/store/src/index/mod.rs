@@ -126,6 +126,20 @@ pub(crate) fn load(file: &dyn File, owner: OwnerId, generation: u64) -> Result<C
     Ok(Contents { objects, head: reached.head, position, last_start: reached.start, torn_bytes })
 }
 
+/// Reads an index file up to a position and verifies all of it.
+/// # Errors
+/// As [`Scan`] says.
+pub(crate) fn check(file: &dyn File, owner: OwnerId, position: &Position) -> Result<(), ScanError> {
+    let scan = Scan::new(file, Identity { owner, generation: position.generation })?.up_to(position.end)?;
+    let base = scan.base(&mut |_| Ok(()))?;
+    let reached = scan.deltas(base, &mut |_| Ok(()))?;
+    if (reached.checkpoint, reached.end) != (position.checkpoint, position.end) {
+        let what = format!("the delta of checkpoint {} is bad", reached.checkpoint + 1);
+        return Err(ScanError::Damaged { position: reached.end, what });
+    }
+    Ok(())
+}
+
 /// Makes durable what [`load`] found, and nothing else of the file.
 ///
 /// The process before may have died with its last delta in the page cache alone, even after a sync of it failed: the kernel

@@ -1,5 +1,6 @@
 //! The store against a naive model: in good times, through crashes and with failing disks.
 
+mod compaction;
 mod crash;
 mod damage;
 mod failure;
@@ -7,6 +8,8 @@ mod golden;
 mod memory;
 mod model;
 mod moved;
+mod pinned;
 mod restart;
+mod scrub;
 mod with_log;
 mod world;

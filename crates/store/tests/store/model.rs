@@ -17,6 +17,10 @@ enum Step {
         object: u64,
     },
     Checkpoint,
+    /// A checkpoint that compacts.
+    Compact {
+        bytes_max: u64,
+    },
     /// Begins one that runs while the next steps happen.
     Begin,
     End,
@@ -40,6 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
         12 => (0u64..6, length).prop_map(|(object, length)| Step::Append { object, length }),
         1 => (0u64..6).prop_map(|object| Step::Remove { object }),
         3 => Just(Step::Checkpoint),
+        2 => (1u64..600_000).prop_map(|bytes_max| Step::Compact { bytes_max }),
         2 => Just(Step::Begin),
         2 => Just(Step::End),
         1 => (0u64..6, any::<bool>()).prop_map(|(after, sync)| Step::Full { after, sync }),
@@ -80,6 +85,10 @@ fn take(disk: &SimDisk, world: World, running: &mut Running, step: Step) -> Worl
             if matches!(step, Step::Checkpoint) {
                 end(&mut world, running);
             }
+        }
+        Step::Compact { bytes_max } => {
+            end(&mut world, running);
+            world.compact(bytes_max).expect("a sound disk");
         }
         Step::Full { after, sync } => {
             end(&mut world, running);

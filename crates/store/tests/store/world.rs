@@ -209,10 +209,15 @@ impl World {
     }
 
     pub fn begin(&mut self) -> Checkpoint {
+        self.begin_compaction(0)
+    }
+
+    /// Begins a checkpoint that moves so many bytes out of mostly dead files.
+    pub fn begin_compaction(&mut self, bytes_max: u64) -> Checkpoint {
         let applied = self.commands.len() as u64;
         let state = |key: u64| (key, self.model.objects.get(&key).map(Modelled::state));
         let changed = std::mem::take(&mut self.changed).into_iter().map(state).collect();
-        self.store.begin_checkpoint(applied, meta(applied).into(), changed)
+        self.store.begin_compaction(applied, meta(applied).into(), changed, bytes_max)
     }
 
     /// Ends a checkpoint; whether it was done.
@@ -234,6 +239,25 @@ impl World {
         let checkpoint = self.begin();
         let result = checkpoint.run(&*self.log);
         self.end(result)
+    }
+
+    /// A checkpoint that compacts; returns the bytes that it copied.
+    pub fn compact(&mut self, bytes_max: u64) -> Result<u64, String> {
+        let checkpoint = self.begin_compaction(bytes_max);
+        let result = checkpoint.run(&*self.log);
+        let copied = result.as_ref().map_or(0, CheckpointDone::copied_bytes);
+        self.end(result).map(|()| copied)
+    }
+
+    /// Compacts until nothing is mostly dead.
+    pub fn compact_all(&mut self) -> u64 {
+        let (mut copied, mut rounds) = (0, 0);
+        while self.store.compaction_due() {
+            copied += self.compact(100_000).expect("a sound disk");
+            rounds += 1;
+            assert!(rounds < 1000, "compaction comes to an end");
+        }
+        copied
     }
 
     /// Reads up to `length_max` bytes from `from`, in one plan.

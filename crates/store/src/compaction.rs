@@ -1,0 +1,100 @@
+//! Which live payload moves out of files that are mostly dead.
+//!
+//! A file whose half is dead costs at most as much to empty as it gives back, so that over a store's life a byte that is
+//! removed costs one that is copied at the most.
+
+use crate::extent::{FileExtent, find};
+use crate::store::Store;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a checkpoint does about an extent that is not at the end of its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Relaid {
+    /// It moves into a new run.
+    Copy(FileExtent),
+    /// It stays where it is, and the index names it again behind what moved.
+    Stay(FileExtent),
+}
+
+/// What one checkpoint moves out of mostly dead files.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    victims: BTreeSet<u32>,
+    /// By object: extents that begin below this object offset move if they lie in a victim.
+    below: BTreeMap<u64, u64>,
+}
+
+impl Plan {
+    pub fn objects(&self) -> impl Iterator<Item = u64> {
+        self.below.keys().copied()
+    }
+
+    /// Of the extents of `object` that are kept as they are, those from the first that moves on; and how many stay before.
+    pub fn relaid(&self, object: u64, extents: &[FileExtent]) -> (usize, Vec<Relaid>) {
+        let Some(below) = self.below.get(&object) else { return (extents.len(), Vec::new()) };
+        let moves = |extent: &FileExtent| extent.start < *below && self.victims.contains(&extent.file);
+        let first = extents.iter().position(moves).unwrap_or(extents.len());
+        let relaid = |extent: &FileExtent| match moves(extent) {
+            true => Relaid::Copy(*extent),
+            false => Relaid::Stay(*extent),
+        };
+        (first, extents[first..].iter().map(relaid).collect())
+    }
+}
+
+impl Store {
+    /// Whether a compaction would free something: a data file is mostly dead, and the one that is written on only counts
+    /// if much of it is.
+    #[must_use]
+    pub fn compaction_due(&self) -> bool {
+        self.active_is_dead() || self.victims().next().is_some()
+    }
+
+    fn victims(&self) -> impl Iterator<Item = u32> {
+        let active = self.active.map(|active| active.file);
+        let dead = self.usage.iter().filter(move |(file, found)| Some(*file) != active && found.mostly_dead());
+        dead.map(|(file, _)| file).filter(|file| !self.stuck.contains(file))
+    }
+
+    /// Whether the file that is written on is worth leaving: mostly dead, and by no less than a sixteenth of a file, so
+    /// that small stores do not move for every removed stream.
+    fn active_is_dead(&self) -> bool {
+        let found = self.active.and_then(|active| self.usage.get(active.file));
+        found.is_some_and(|found| {
+            found.mostly_dead() && found.dead() >= u64::from(self.options.file_bytes_max / 16) && found.payload > 0
+        })
+    }
+
+    /// Chooses at most `bytes_max` bytes of live payload, but one extent at the least if there is any; leaves the file
+    /// that is written on if it is mostly dead itself.
+    pub(crate) fn plan_compaction(&mut self, bytes_max: u64) -> Plan {
+        if bytes_max == 0 {
+            return Plan::default();
+        }
+        if self.active_is_dead() {
+            self.active = None;
+        }
+        let mut plan = Plan { victims: self.victims().collect(), below: BTreeMap::new() };
+        if plan.victims.is_empty() {
+            return plan;
+        }
+        let mut bytes = 0;
+        for (key, extents) in &self.objects {
+            for extent in extents.iter().filter(|extent| plan.victims.contains(&extent.file)) {
+                let length = u64::from(extent.length);
+                if bytes > 0 && bytes + length > bytes_max {
+                    return plan;
+                }
+                bytes += length;
+                plan.below.insert(*key, extent.end());
+            }
+        }
+        plan
+    }
+
+    /// The extents of `object` from the one on that holds the byte at `offset`.
+    pub(crate) fn extents_from(&self, object: u64, offset: u64) -> &[FileExtent] {
+        let extents = self.objects.get(&object).map_or(&[][..], Vec::as_slice);
+        &extents[find(extents, offset, FileExtent::end)..]
+    }
+}

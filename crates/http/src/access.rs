@@ -3,27 +3,70 @@
 //! Without keys the only protection is that nobody else can reach the listener. Three ways around it are closed here:
 //! a name that resolves to loopback but is somebody else's (the `Host` says so), a proxy that lets others in (it says
 //! so in `Forwarded`, `X-Forwarded-*` or `Via`), and a web page of another site in a browser of this machine (its
-//! browser says so in `Origin` or `Sec-Fetch-Site`); such a page must not write.
+//! browser says so in `Origin` or `Sec-Fetch-Site`); such a page neither reads nor writes, unless its origin is stated.
 //!
 //! Source: DESIGN decision 9.
 
+use crate::cors::Pages;
 use crate::error::{Code, Error};
+use crate::front::{Arrival, Front};
 use crate::names;
 use axum::http::request::Parts;
-use axum::http::{Method, Uri, header};
+use axum::http::{HeaderValue, Method, Uri, header};
 use std::net::IpAddr;
 
 /// Judges a request's head.
 ///
 /// # Errors
-/// `MISDIRECTED_REQUEST` for another machine's, `FORBIDDEN` for another site's write.
-pub(crate) fn check(head: &Parts) -> Result<(), Error> {
+/// `NOT_FOUND` for what the listener does not serve, `MISDIRECTED_REQUEST` for another machine's, `FORBIDDEN` for
+/// another site's page.
+pub(crate) fn check(head: &Parts, arrival: &Arrival, pages: &Pages) -> Result<(), Error> {
+    let front = &arrival.front;
+    if !front.offers(head.uri.path()) {
+        return Err(Error::new(Code::NotFound, "this listener does not serve this path"));
+    }
+    if !front.open {
+        return closed(head, arrival);
+    }
     direct(head)?;
-    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method);
-    if reads || !foreign_page(head) {
+    // What a preflight is told decides what the browser does next; the answer without leave is the refusal.
+    if *pages != Pages::None || head.method == Method::OPTIONS {
         return Ok(());
     }
-    Err(Error::new(Code::Forbidden, "a page of another site may not write to a server in open mode"))
+    Err(Error::new(
+        Code::Forbidden,
+        "a page of another site may not use a server in open mode; name its origin in the setting cors_origins, or use \
+         keys",
+    ))
+}
+
+/// A listener without TLS that has a proxy in front answers that proxy alone: what others send it, their keys
+/// included, crosses the network in the clear.
+fn closed(head: &Parts, arrival: &Arrival) -> Result<(), Error> {
+    let probe = matches!(head.uri.path(), "/healthz" | "/readyz");
+    let front = &arrival.front;
+    if probe || arrival.secure || front.proxies.is_empty() || front.is_proxy(arrival.peer.ip()) {
+        return Ok(());
+    }
+    Err(Error::new(Code::MisdirectedRequest, "this listener answers the proxy in front of it alone; ask the proxy"))
+}
+
+/// Which pages may read the answer to a request.
+pub(crate) fn pages(head: &Parts, front: &Front) -> Pages {
+    if !front.open {
+        return Pages::All;
+    }
+    let mut origins = head.headers.get_all(header::ORIGIN).iter().peekable();
+    let Some(first) = origins.peek().copied() else {
+        // Some requests of a page carry no Origin; every current browser says this much of them.
+        let foreign = head.headers.get(names::SEC_FETCH_SITE).is_some_and(|site| site.as_bytes() == b"cross-site");
+        return if foreign { Pages::None } else { Pages::All };
+    };
+    let may = |origin: &HeaderValue| {
+        let text = origin.to_str().unwrap_or_default();
+        is_loopback_origin(text) || front.origins.iter().any(|stated| stated == text)
+    };
+    if origins.all(may) { Pages::Origin(first.clone()) } else { Pages::None }
 }
 
 fn direct(head: &Parts) -> Result<(), Error> {
@@ -50,16 +93,6 @@ fn misdirected(reason: String) -> Error {
     Error::new(Code::MisdirectedRequest, format!("{reason}; a server in open mode answers this machine only"))
 }
 
-/// Whether a browser sent this for a page that is not this machine's.
-fn foreign_page(head: &Parts) -> bool {
-    let mut origins = head.headers.get_all(header::ORIGIN).iter().peekable();
-    if origins.peek().is_none() {
-        // Some requests of a page carry no Origin; every current browser says this much of them.
-        return head.headers.get(names::SEC_FETCH_SITE).is_some_and(|site| site.as_bytes() == b"cross-site");
-    }
-    !origins.all(|origin| origin.to_str().is_ok_and(is_loopback_origin))
-}
-
 /// Whether an origin, such as `http://localhost:5173`, is this machine's; `null` is nobody's.
 fn is_loopback_origin(origin: &str) -> bool {
     origin.parse::<Uri>().ok().and_then(|uri| uri.authority().map(|host| is_loopback(host.as_str()))).unwrap_or(false)
@@ -84,6 +117,7 @@ fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::Services;
     use axum::http::Request;
 
     fn judge(method: &str, headers: &[(&str, &str)]) -> Result<(), Code> {
@@ -92,7 +126,12 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (head, ()) = request.body(()).expect("a request").into_parts();
-        check(&head).map_err(|error| error.code())
+        judged(&head)
+    }
+
+    fn judged(head: &Parts) -> Result<(), Code> {
+        let arrival = Arrival::default();
+        check(head, &arrival, &pages(head, &arrival.front)).map_err(|error| error.code())
     }
 
     #[test]
@@ -137,7 +176,7 @@ mod tests {
     fn an_absolute_target_must_be_loopback_too() {
         let request = Request::builder().uri("http://evil.com/v1/stream/a").header("host", "localhost");
         let (head, ()) = request.body(()).expect("a request").into_parts();
-        assert_eq!(check(&head).map_err(|error| error.code()), Err(Code::MisdirectedRequest));
+        assert_eq!(judged(&head), Err(Code::MisdirectedRequest));
     }
 
     #[test]
@@ -149,9 +188,10 @@ mod tests {
         }
     }
 
+    /// Any page that somebody opens could otherwise read what a developer's server holds.
     #[test]
-    fn a_page_of_another_site_reads_but_never_writes() {
-        for method in ["POST", "PUT", "DELETE", "PATCH"] {
+    fn a_page_of_another_site_neither_reads_nor_writes() {
+        for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"] {
             for foreign in [
                 ("origin", "https://example.com"),
                 ("origin", "null"),
@@ -170,10 +210,48 @@ mod tests {
             {
                 assert_eq!(judge(method, &[("host", "localhost"), own]), Ok(()), "{method} {own:?}");
             }
+            let own = [("host", "127.0.0.1"), ("origin", "http://localhost:5173"), ("sec-fetch-site", "cross-site")];
+            assert_eq!(judge(method, &own), Ok(()), "names of one machine are sites of their own to a browser");
             assert_eq!(judge(method, &[("host", "localhost")]), Ok(()), "no browser");
         }
-        for method in ["GET", "HEAD", "OPTIONS"] {
-            assert_eq!(judge(method, &[("host", "localhost"), ("origin", "https://example.com")]), Ok(()));
+        assert_eq!(judge("OPTIONS", &[("host", "localhost"), ("origin", "https://example.com")]), Ok(()));
+    }
+
+    #[test]
+    fn a_listener_serves_what_it_states_and_whatever_is_new_counts_as_administration() {
+        let streams = Front { services: Services { streams: true, admin: false }, ..Front::default() };
+        let admin = Front { services: Services { streams: false, admin: true }, ..Front::default() };
+        for (path, on_streams, on_admin) in [
+            ("/healthz", true, true),
+            ("/readyz", true, true),
+            ("/v1/stream/a", true, false),
+            ("/v1/stream", true, false),
+            ("/v1/streams", false, true),
+            ("/metrics", false, true),
+            ("/v1/admin/status", false, true),
+            ("/v1/keys", false, true),
+            ("/anything", false, true),
+        ] {
+            assert_eq!((streams.offers(path), admin.offers(path)), (on_streams, on_admin), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_listener_behind_a_proxy_answers_that_proxy_alone() {
+        let front = Front { open: false, proxies: vec!["10.0.0.0/8".parse().expect("a network")], ..Front::default() };
+        let front = std::sync::Arc::new(front);
+        for (peer, path, secure, answered) in [
+            ("10.0.0.1:1", "/v1/stream/a", false, true),
+            ("192.0.2.1:1", "/v1/stream/a", false, false),
+            ("127.0.0.1:1", "/v1/stream/a", false, false),
+            ("192.0.2.1:1", "/readyz", false, true),
+            ("192.0.2.1:1", "/v1/stream/a", true, true),
+        ] {
+            let arrival = Arrival::new(peer.parse().expect("an address"), secure, front.clone());
+            let request = Request::builder().uri(path).header("host", "streams.example.com");
+            let (head, ()) = request.body(()).expect("a request").into_parts();
+            let judged = check(&head, &arrival, &pages(&head, &front)).map_err(|error| error.code());
+            assert_eq!(judged, if answered { Ok(()) } else { Err(Code::MisdirectedRequest) }, "{peer} {path}");
         }
     }
 }

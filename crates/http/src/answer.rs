@@ -1,6 +1,7 @@
 //! What the answers of writes have in common.
 
 use crate::error::Error;
+use crate::front::Arrival;
 use crate::names;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -78,11 +79,16 @@ fn created(headers: &mut HeaderMap, stream: &Created, head: &Parts) {
     }
 }
 
-/// The stream's absolute URL, by the name under which the client reached this server.
+/// The stream's absolute URL: below the public one, or else by the name under which the client reached this server.
 fn location(head: &Parts) -> Option<String> {
+    let Arrival { secure, front, .. } = Arrival::of(&head.extensions);
+    if let Some(url) = &front.url_public {
+        return Some(format!("{url}{}", head.uri.path()));
+    }
+    let scheme = if secure { "https" } else { "http" };
     let authority = head.uri.authority().map(|authority| authority.as_str());
     let host = authority.or_else(|| head.headers.get(header::HOST).and_then(|host| host.to_str().ok()))?;
-    Some(format!("http://{host}{}", head.uri.path()))
+    Some(format!("{scheme}://{host}{}", head.uri.path()))
 }
 
 fn receipt(headers: &mut HeaderMap, written: &Receipt) {

@@ -37,14 +37,42 @@ pub(crate) fn preflight() -> Response {
     (StatusCode::NO_CONTENT, headers).into_response()
 }
 
-/// Marks every answer of the streams, refusals included, as readable by pages.
+/// Which pages of browsers may read an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Pages {
+    /// All: a key that the page must know protects what is read, or nothing says that a page asks.
+    All,
+    /// Those of the origin that asks, which is this machine's or a stated one.
+    Origin(HeaderValue),
+    /// None: a page of another site asks a server in open mode.
+    None,
+}
+
+/// Marks every answer of the streams, refusals included, as readable by the pages that may.
 ///
 /// The policy of documents keeps a stream of HTML, opened as a page, from running with this server's origin.
-pub(crate) fn mark_stream(headers: &mut HeaderMap) {
-    set(headers, header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
+pub(crate) fn mark_stream(headers: &mut HeaderMap, pages: &Pages) {
+    set(headers, header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'");
+    vary_by_origin(headers);
+    let origin = match pages {
+        Pages::All => HeaderValue::from_static("*"),
+        Pages::Origin(origin) => origin.clone(),
+        Pages::None => return,
+    };
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     set(headers, header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     set(headers, names::CROSS_ORIGIN_RESOURCE_POLICY, "cross-origin");
-    set(headers, header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'");
+}
+
+/// What a cache keeps for one page must not be shown to another.
+fn vary_by_origin(headers: &mut HeaderMap) {
+    let kept = headers.get(header::CACHE_CONTROL).is_some_and(|value| value.as_bytes().starts_with(b"public"));
+    if !kept {
+        return;
+    }
+    let varied = headers.get(header::VARY).and_then(|value| value.to_str().ok());
+    let all = varied.map_or_else(|| "origin".to_owned(), |varied| format!("{varied}, origin"));
+    crate::answer::set(headers, header::VARY, all);
 }
 
 /// Marks every answer of this server.

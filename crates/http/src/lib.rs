@@ -8,7 +8,9 @@
 //! - [`service`]: what a handler asks of the node, as a trait, so that faults can be played in tests
 //! - [`error`]: the table of error codes and the mapping of every refusal to status, code and headers
 //! - [`options`]: limits and timeouts of the listener
-//! - [`server`]: connections, HTTP/1.1 and HTTP/2, graceful shutdown
+//! - [`server`]: listeners, graceful shutdown; `connection`: TLS, HTTP/1.1 and HTTP/2; `timed`: stalls; `places`: how
+//!   many connections; `traffic`: what is counted of them; [`closing`]: the moment from which nobody waits
+//! - [`front`]: what a listener offers and to whom; [`network`]: addresses; [`tls`]: certificates that change
 //! - `names`, `fields`, `path`, `query`: the syntax of headers, paths and queries
 //! - `create`, `append`, `read`, `head`, `delete`: one operation each; `answer` renders what writes have in common
 //! - `json`: the messages of JSON streams; `sse`: reads that go on as events
@@ -31,6 +33,8 @@ mod answer;
 mod anything;
 mod append;
 mod body;
+pub mod closing;
+mod connection;
 mod cors;
 mod create;
 mod cursor;
@@ -38,11 +42,14 @@ mod delete;
 mod drain;
 pub mod error;
 mod fields;
+pub mod front;
 mod head;
 mod json;
 mod names;
+pub mod network;
 pub mod options;
 mod path;
+mod places;
 mod query;
 mod read;
 mod router;
@@ -50,10 +57,16 @@ pub mod server;
 pub mod service;
 mod sse;
 mod timed;
+pub mod tls;
+mod traffic;
 
 pub use anything::parse_anything;
+pub use closing::Closing;
 pub use error::{Code, Error};
+pub use front::{Front, Services};
+pub use network::Network;
 pub use options::HttpOptions;
 pub use router::router;
-pub use server::{ServeError, serve};
+pub use server::{Listener, ServeError, Server, serve};
 pub use service::Service;
+pub use tls::{Reloaded, Tls, TlsError};

@@ -12,8 +12,17 @@ pub struct HttpOptions {
     pub answer_bytes_held_max: u64,
     /// Milliseconds that a read waits for room among those answers before it is refused.
     pub answer_room_wait_ms_max: u64,
-    /// Connections served at once; more wait in the kernel's queue.
+    /// Connections served at once; more wait in the kernel's queue. A quiet one takes about 10 KiB.
     pub connections_max: usize,
+    /// Connections from one address, or one IPv6 network of 64 bits; more are closed at once. A proxy's address and this
+    /// machine's own are not counted.
+    pub connections_per_address_max: usize,
+    /// Connections of listeners without streams, which have places of their own.
+    pub connections_admin_max: usize,
+    /// Milliseconds that a TLS handshake may take.
+    pub handshake_ms_max: u64,
+    /// Milliseconds between two looks at the files of certificates.
+    pub tls_watch_ms: u64,
     /// Milliseconds to receive a request's head, on a new connection and between requests.
     pub head_ms_max: u64,
     /// Milliseconds without a byte of a body before the request is given up. A client of ours gives an append up
@@ -39,7 +48,11 @@ impl Default for HttpOptions {
             request_bytes_max: limits::REQUEST_BYTES_MAX,
             answer_bytes_held_max: 32 * limits::READ_BYTES_MAX,
             answer_room_wait_ms_max: 5_000,
-            connections_max: 4_096,
+            connections_max: 16_384,
+            connections_per_address_max: 1_024,
+            connections_admin_max: 64,
+            handshake_ms_max: 10_000,
+            tls_watch_ms: 10_000,
             head_ms_max: 30_000,
             body_idle_ms_max: 15_000,
             body_bytes_per_second_min: 4_096,

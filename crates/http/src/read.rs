@@ -33,7 +33,7 @@ pub(crate) async fn read<S: Service>(app: &App<S>, path: String, head: &Parts) -
     if query.live == Live::Sse {
         return sse::read(app, request, &query).await;
     }
-    let answer = app.service.read(request).await??;
+    let answer = app.read(request).await??;
     let room = app.answers.wait(answer.body.len() as u64, app.options.answer_room_wait_ms_max).await;
     let room = room.ok_or_else(|| Error::new(Code::LiveReadBackpressure, Code::LiveReadBackpressure.row().when))?;
     Ok(render(answer, room, &query, head))

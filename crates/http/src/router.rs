@@ -1,11 +1,14 @@
 //! Which request goes where, and the layers around all of them.
 
 use crate::body::{self, Budget};
+use crate::closing::Closing;
 use crate::error::{Code, Error};
+use crate::front::Arrival;
 use crate::head::identify;
 use crate::options::HttpOptions;
 use crate::path::{self, Part, Target};
 use crate::service::Service;
+use crate::traffic::Traffic;
 use crate::{access, admin, append, cors, create, delete, drain, head, read};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -13,6 +16,8 @@ use axum::http::{Method, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use highwater_node::{ReadAnswer, ReadRequest, Unavailable};
+use highwater_stream::Refusal;
 use std::sync::Arc;
 
 /// Where streams live.
@@ -25,14 +30,50 @@ pub(crate) struct App<S> {
     pub options: Arc<HttpOptions>,
     pub answers: Budget,
     pub counts: Arc<admin::Counts>,
+    /// The moment from which readers that wait are answered.
+    pub closing: Closing,
+    pub traffic: Arc<Traffic>,
 }
 
-/// The routes of one listener in open mode.
+impl<S: Service> App<S> {
+    pub(crate) fn new(service: S, options: HttpOptions) -> Self {
+        let answers = Budget::new(options.answer_bytes_held_max);
+        Self {
+            service,
+            options: Arc::new(options),
+            answers,
+            counts: Arc::default(),
+            closing: Closing::default(),
+            traffic: Arc::default(),
+        }
+    }
+
+    /// Reads, and waits only as long as the server goes on: one that stops answers what there is.
+    pub(crate) async fn read(&self, request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
+        if request.wait_ms.is_none() {
+            return self.service.read(request).await;
+        }
+        let at_once = ReadRequest { wait_ms: None, ..request.clone() };
+        tokio::select! {
+            answer = self.service.read(request) => answer,
+            () = self.closing.wait() => self.service.read(at_once).await,
+        }
+    }
+
+    /// The routes of every listener; what a listener does not offer, its front keeps away.
+    pub(crate) fn routes(self) -> Router {
+        routes(self)
+    }
+}
+
+/// The routes in open mode.
 ///
 /// [`crate::serve`] refuses to serve them on any but a loopback listener.
 pub fn router<S: Service>(service: S, options: HttpOptions) -> Router {
-    let answers = Budget::new(options.answer_bytes_held_max);
-    let app = App { service, options: Arc::new(options), answers, counts: Arc::default() };
+    App::new(service, options).routes()
+}
+
+fn routes<S: Service>(app: App<S>) -> Router {
     Router::new()
         .route("/healthz", get(admin::health))
         .route("/readyz", get(admin::ready::<S>))
@@ -49,8 +90,10 @@ async fn around<S: Service>(State(app): State<App<S>>, request: Request, next: N
     let streams = below_streams(request.uri().path()).is_some();
     let method = request.method().clone();
     let (request, leftover) = drain::watch(request);
-    let (head, body) = request.into_parts();
-    let mut response = match access::check(&head) {
+    let (mut head, body) = request.into_parts();
+    let arrival = arrive(&mut head);
+    let pages = access::pages(&head, &arrival.front);
+    let mut response = match access::check(&head, &arrival, &pages) {
         Ok(()) => next.run(Request::from_parts(head, body)).await,
         Err(error) => {
             drop(body);
@@ -58,7 +101,10 @@ async fn around<S: Service>(State(app): State<App<S>>, request: Request, next: N
         }
     };
     if streams {
-        cors::mark_stream(response.headers_mut());
+        if method == Method::HEAD {
+            identify(response.headers_mut(), app.service.identity());
+        }
+        cors::mark_stream(response.headers_mut(), &pages);
     }
     cors::mark(response.headers_mut());
     app.counts.count(&method, response.status());
@@ -68,8 +114,18 @@ async fn around<S: Service>(State(app): State<App<S>>, request: Request, next: N
     }
 }
 
+/// Notes who asks, now that the request's head can tell.
+fn arrive(head: &mut axum::http::request::Parts) -> Arrival {
+    let mut arrival = Arrival::of(&head.extensions);
+    if !arrival.front.proxies.is_empty() {
+        arrival.client = arrival.front.client(arrival.peer.ip(), &head.headers);
+        head.extensions.insert(arrival.clone());
+    }
+    arrival
+}
+
 /// What of a path lies below the streams' root, still encoded.
-fn below_streams(path: &str) -> Option<&str> {
+pub(crate) fn below_streams(path: &str) -> Option<&str> {
     let below = path.strip_prefix(STREAMS)?;
     if below.is_empty() { Some("") } else { below.strip_prefix('/') }
 }
@@ -82,11 +138,7 @@ async fn fallback<S: Service>(State(app): State<App<S>>, request: Request) -> Re
     };
     // Everything that needs no body drops it before its answer is made, so that what is left of it can follow.
     let answer = stream(&app, encoded, &head, body).await;
-    let mut response = answer.unwrap_or_else(IntoResponse::into_response);
-    if head.method == Method::HEAD {
-        identify(response.headers_mut(), app.service.identity());
-    }
-    response
+    answer.unwrap_or_else(IntoResponse::into_response)
 }
 
 async fn stream<S: Service>(

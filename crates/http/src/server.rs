@@ -1,30 +1,24 @@
-//! Connections: HTTP/1.1 and HTTP/2 on one listener, bounded, and ended with grace.
+//! Listeners, from their sockets to a clean end.
 
+use crate::closing::Closing;
+use crate::connection::Gate;
+use crate::front::{Front, Services};
+use crate::network::Network;
 use crate::options::HttpOptions;
-use crate::timed::Timed;
+use crate::router::App;
+use crate::service::Service;
+use crate::tls::{Reloaded, Tls};
+use crate::traffic::{self, Traffic};
 use axum::Router;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-
-/// Bytes of a request's head: a path of a kibibyte, every header of the contract, and room for a browser's own.
-const HEAD_BYTES_MAX: u32 = 64 << 10;
-
-/// Headers of a request's head.
-const HEADERS_MAX: usize = 128;
-
-/// Seconds between pings of a quiet HTTP/2 connection, and for their answer.
-const PING_S: u64 = 20;
 
 /// Milliseconds to wait after a failed accept, which usually means that descriptors ran out.
 const ACCEPT_PAUSE_MS: u64 = 50;
@@ -37,98 +31,184 @@ pub enum ServeError {
         "{0} is not a loopback address: without keys this server listens on loopback only, for example 127.0.0.1:4437"
     )]
     NotLoopback(SocketAddr),
+    /// Keys would cross the network in the clear.
+    #[error("{0} is not a loopback address, and has neither TLS nor a stated proxy in front that has it")]
+    Unprotected(SocketAddr),
     /// The listener does not work.
     #[error("the listener failed")]
     Listener(#[from] io::Error),
 }
 
-/// Serves `router` on `listener` until `shutdown` resolves, and then lets requests in flight finish.
+/// A socket that listens, and what is served on it.
+#[derive(Debug)]
+pub struct Listener {
+    /// The socket.
+    pub socket: TcpListener,
+    /// With TLS, or without.
+    pub tls: Option<Tls>,
+    /// What is served, and to whom.
+    pub front: Front,
+}
+
+impl Listener {
+    /// Refuses what would be open to others, or carry their keys in the clear.
+    fn check(&self) -> Result<SocketAddr, ServeError> {
+        let address = self.socket.local_addr()?;
+        if address.ip().to_canonical().is_loopback() {
+            return Ok(address);
+        }
+        if self.front.open {
+            return Err(ServeError::NotLoopback(address));
+        }
+        if self.tls.is_none() && self.front.proxies.is_empty() {
+            return Err(ServeError::Unprotected(address));
+        }
+        Ok(address)
+    }
+}
+
+/// A server of one node on any number of listeners, which share its limits.
+#[derive(Debug)]
+pub struct Server<S> {
+    app: App<S>,
+}
+
+impl<S: Service> Server<S> {
+    /// A server that does not listen yet.
+    pub fn new(service: S, options: HttpOptions) -> Self {
+        Self { app: App::new(service, options) }
+    }
+
+    /// Serves until `shutdown` resolves. Then readers that wait are answered at once, requests that do something
+    /// finish, and what takes longer than `shutdown_ms_max` is cut.
+    ///
+    /// # Errors
+    /// `NotLoopback` and `Unprotected` before anything is accepted; `Listener` if an address cannot be told.
+    pub async fn serve(self, listeners: Vec<Listener>, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+        let App { options, closing, traffic, .. } = &self.app;
+        let gate = Gate::new((**options).clone(), closing.clone(), traffic.clone());
+        listen(Arc::new(gate), listeners, self.app.routes(), shutdown).await
+    }
+}
+
+/// Serves any `router` on `listener`, in open mode, until `shutdown` resolves, and then lets requests in flight finish.
 ///
 /// # Errors
-/// `NotLoopback` before anything is accepted; `Listener` if its address cannot be told.
+/// As [`Server::serve`].
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     options: HttpOptions,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let address = listener.local_addr()?;
-    if !address.ip().to_canonical().is_loopback() {
-        return Err(ServeError::NotLoopback(address));
+    let gate = Gate::new(options, Closing::default(), Arc::default());
+    let listener = Listener { socket: listener, tls: None, front: Front::default() };
+    listen(Arc::new(gate), vec![listener], router, shutdown).await
+}
+
+async fn listen(
+    gate: Arc<Gate>,
+    listeners: Vec<Listener>,
+    router: Router,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    for listener in &listeners {
+        let address = listener.check()?;
+        let Services { streams, admin } = listener.front.services;
+        let (tls, open) = (listener.tls.is_some(), listener.front.open);
+        tracing::info!(event = "listening", %address, tls, open, streams, admin, "a listener is open");
     }
-    let builder = builder(&options);
-    let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(options.connections_max));
+    let graceful = Arc::new(GracefulShutdown::new());
+    let mut accepting = JoinSet::new();
+    let mut watching = JoinSet::new();
+    for listener in listeners {
+        if let Some(tls) = listener.tls.clone() {
+            watching.spawn(watch(tls, gate.clone()));
+        }
+        accepting.spawn(accept(gate.clone(), listener, router.clone(), graceful.clone()));
+    }
+    shutdown.await;
+    gate.closing.begin();
+    watching.shutdown().await;
+    let mut connections = accepting.join_all().await;
+    let end = Duration::from_millis(gate.options.shutdown_ms_max);
+    // Whoever accepted held the only others.
+    let graceful = Arc::into_inner(graceful).unwrap_or_default();
+    if tokio::time::timeout(end, graceful.shutdown()).await.is_err() {
+        let left: usize = connections.iter().map(JoinSet::len).sum();
+        tracing::warn!(
+            event = "cut_at_stop",
+            connections = left,
+            "requests in flight were cut when the server stopped"
+        );
+    }
+    for connections in &mut connections {
+        connections.shutdown().await;
+    }
+    Ok(())
+}
+
+/// Accepts connections until the server stops, and gives those that are left.
+async fn accept(gate: Arc<Gate>, listener: Listener, router: Router, graceful: Arc<GracefulShutdown>) -> JoinSet<()> {
     let mut connections = JoinSet::new();
-    tokio::pin!(shutdown);
+    let front = Arc::new(listener.front);
+    let places = if front.services.streams { &gate.places } else { &gate.places_admin };
+    // A proxy's address stands for many clients, and this machine's own for all its processes.
+    let spared: Vec<Network> = front.proxies.iter().copied().chain(Network::LOOPBACK).collect();
     loop {
         let accepted = async {
-            // The semaphore is never closed, so this waits for a place and nothing else.
-            let place = places.clone().acquire_owned().await.ok();
-            (listener.accept().await, place)
+            let one_of_all = places.wait().await;
+            (listener.socket.accept().await, one_of_all)
         };
-        let (stream, place) = tokio::select! {
-            () = &mut shutdown => break,
+        let (stream, peer, one_of_all) = tokio::select! {
+            () = gate.closing.wait() => break,
             Some(_) = connections.join_next() => continue,
-            (accepted, place) = accepted => match accepted {
-                Ok((stream, _)) => (stream, place),
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+            accepted = accepted => match accepted {
+                (Ok((stream, peer)), Some(one_of_all)) => (stream, peer, one_of_all),
+                (Ok(_), None) => break,
+                (Err(error), _) => {
+                    tracing::warn!(event = "accept_failed", %error, "a connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
                     continue;
                 }
             },
         };
-        let connection = connect(&builder, stream, &router, &options, &graceful);
+        let Some(place) = places.take(one_of_all, peer.ip(), &spared) else {
+            refuse(&gate.traffic, peer);
+            continue;
+        };
+        let present = gate.traffic.enter();
+        let (gate, tls) = (gate.clone(), listener.tls.as_ref().map(Tls::acceptor));
+        let (front, router, watcher) = (front.clone(), router.clone(), graceful.watcher());
         connections.spawn(async move {
-            connection.await;
-            drop(place);
+            gate.serve(stream, peer, tls, front, router, watcher).await;
+            drop((place, present));
         });
     }
-    drop(listener);
-    let end = Duration::from_millis(options.shutdown_ms_max);
-    if tokio::time::timeout(end, graceful.shutdown()).await.is_err() {
-        tracing::info!(connections = connections.len(), "requests in flight were cut when the server stopped");
-    }
-    connections.shutdown().await;
-    Ok(())
+    connections
 }
 
-fn builder(options: &HttpOptions) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_millis(options.head_ms_max))
-        .max_headers(HEADERS_MAX)
-        .max_buf_size(HEAD_BYTES_MAX as usize);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(options.http2_requests_max)
-        .max_header_list_size(HEAD_BYTES_MAX)
-        .keep_alive_interval(Duration::from_secs(PING_S))
-        .keep_alive_timeout(Duration::from_secs(PING_S));
-    builder
+/// A connection from an address that has as many as it may is closed without a word.
+fn refuse(traffic: &Traffic, peer: SocketAddr) {
+    traffic::count(&traffic.refused);
+    if let Some(untold) = traffic.refusals_told.tell() {
+        let reason = "its address has as many connections as it may";
+        tracing::warn!(event = "connection_refused", %peer, reason, untold, "a connection was refused");
+    }
 }
 
-/// One connection, from its first byte to its last.
-fn connect(
-    builder: &Builder<TokioExecutor>,
-    stream: TcpStream,
-    router: &Router,
-    options: &HttpOptions,
-    graceful: &GracefulShutdown,
-) -> impl Future<Output = ()> + use<> {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a connection keeps its delay");
-    }
-    let io = TokioIo::new(Timed::new(stream, options.head_ms_max, options.write_idle_ms_max));
-    let service = TowerToHyperService::new(router.clone());
-    let connection = graceful.watch(builder.serve_connection(io, service).into_owned());
-    async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection ended early");
+/// Looks for new certificates for as long as it runs.
+async fn watch(tls: Tls, gate: Arc<Gate>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(gate.options.tls_watch_ms)).await;
+        let again = tls.clone();
+        // Reading files may block; a thread that panicked changed nothing.
+        let Ok(reloaded) = tokio::task::spawn_blocking(move || again.reload()).await else { continue };
+        match &reloaded {
+            Reloaded::Changed => traffic::count(&gate.traffic.certificates_taken),
+            Reloaded::Refused(_) => traffic::count(&gate.traffic.certificates_refused),
+            Reloaded::Unchanged | Reloaded::RefusedBefore => {}
         }
+        tls.tell(&reloaded);
     }
 }

@@ -3,6 +3,7 @@
 //! Two stalls are beyond the reach of HTTP's own timeouts: a peer that opens a connection and never says whether it
 //! speaks HTTP/1.1 or HTTP/2, and a reader who does not take its answer.
 
+use crate::options::HttpOptions;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -27,12 +28,12 @@ pub(crate) struct Timed<T> {
 
 impl<T> Timed<T> {
     /// Bounds `io`.
-    pub(crate) fn new(io: T, open_ms_max: u64, write_idle_ms_max: u64) -> Self {
+    pub(crate) fn new(io: T, options: &HttpOptions) -> Self {
         Self {
             io,
             preface: Some(0),
-            opening: Box::pin(tokio::time::sleep(Duration::from_millis(open_ms_max))),
-            write_idle: Duration::from_millis(write_idle_ms_max),
+            opening: Box::pin(tokio::time::sleep(Duration::from_millis(options.head_ms_max))),
+            write_idle: Duration::from_millis(options.write_idle_ms_max),
             writing: None,
         }
     }
@@ -85,11 +86,16 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Timed<T> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+        // Below TLS a flush writes what an earlier write only encrypted.
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.io).poll_flush(cx);
+        this.bound(cx, flushed)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+        let this = self.get_mut();
+        let shut = Pin::new(&mut this.io).poll_shutdown(cx);
+        this.bound(cx, shut)
     }
 
     fn poll_write_vectored(
@@ -112,6 +118,10 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+    fn timed<T>(io: T, head_ms_max: u64, write_idle_ms_max: u64) -> Timed<T> {
+        Timed::new(io, &HttpOptions { head_ms_max, write_idle_ms_max, ..HttpOptions::default() })
+    }
+
     #[test]
     fn a_version_is_known_when_the_first_bytes_depart_from_the_preface_or_complete_it() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
@@ -124,7 +134,7 @@ mod tests {
             (&[b"PRI * HTTP/2.0\r\n\r\nSM", b"\r\n\r\n"], false),
             (&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore"], false),
         ] {
-            let mut timed = Timed::new((), 1, 1);
+            let mut timed = timed((), 1, 1);
             pieces.iter().for_each(|piece| timed.observe(piece));
             assert_eq!(timed.preface.is_some(), open, "{pieces:?}");
         }
@@ -133,7 +143,7 @@ mod tests {
     #[tokio::test]
     async fn a_reader_who_takes_nothing_is_cut() {
         let (ours, _theirs) = tokio::io::duplex(16);
-        let mut timed = Timed::new(ours, 1_000, 20);
+        let mut timed = timed(ours, 1_000, 20);
         let error = timed.write_all(&[0; 64]).await.expect_err("the peer takes nothing");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
@@ -142,7 +152,7 @@ mod tests {
     async fn a_peer_that_never_says_what_it_speaks_is_cut() {
         let (ours, mut theirs) = tokio::io::duplex(16);
         theirs.write_all(b"PRI").await.expect("there is room");
-        let mut timed = Timed::new(ours, 20, 1_000);
+        let mut timed = timed(ours, 20, 1_000);
         let error = timed.read_exact(&mut [0; 4]).await.expect_err("the peer is silent");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }

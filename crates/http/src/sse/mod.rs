@@ -43,7 +43,8 @@ const LIFE_MS: u64 = 54_000;
 /// Milliseconds by which lives differ, so that readers who came together do not all come again together.
 const LIFE_SPREAD_MS: u64 = 5_000;
 
-type Read = Result<Result<ReadAnswer, Refusal>, Unavailable>;
+/// `None`: the server stops, and the wait ends with it.
+type Read = Option<Result<Result<ReadAnswer, Refusal>, Unavailable>>;
 
 /// Answers a read with events. `request` asks for no wait.
 ///
@@ -133,8 +134,13 @@ impl<S: Service> Feed<S> {
             return Step::End;
         }
         let request = ReadRequest { wait_ms: Some(left_ms), ..self.request.clone() };
-        let service = self.app.service.clone();
-        Step::Read(Box::pin(async move { service.read(request).await }))
+        let (service, closing) = (self.app.service.clone(), self.app.closing.clone());
+        Step::Read(Box::pin(async move {
+            tokio::select! {
+                read = service.read(request) => Some(read),
+                () = closing.wait() => None,
+            }
+        }))
     }
 
     /// What follows goes on where this answer ended, in the same history.
@@ -177,7 +183,7 @@ impl<S: Service> HttpBody for Feed<S> {
                         this.step = Step::Read(read);
                         return Poll::Pending;
                     }
-                    Poll::Ready(Ok(Ok(answer))) => Step::Encode(answer),
+                    Poll::Ready(Some(Ok(Ok(answer)))) => Step::Encode(answer),
                     // The reader comes again and hears why.
                     Poll::Ready(_) => Step::End,
                 },

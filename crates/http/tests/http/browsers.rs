@@ -4,7 +4,7 @@ use crate::fake::Fake;
 use crate::wire::{Answer, Server, request};
 use axum::body::Body;
 use axum::http::{Request, Version};
-use highwater_http::{HttpOptions, ServeError, router, serve};
+use highwater_http::{Front, HttpOptions, ServeError, router, serve};
 use http_body_util::BodyExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::io::{Read, Write};
@@ -43,33 +43,67 @@ fn what_is_not_meant_for_this_machine_is_misdirected_on_every_route() {
 }
 
 /// A page of another site can make a browser send a POST without asking first, so the answer's headers alone protect
-/// nothing: the write itself must be refused.
+/// nothing: the write itself must be refused. Reading needs no leave of the server where it answers `*`, so until this
+/// was refused, any page that a developer opened could read the streams on the developer's machine.
 #[test]
-fn a_page_of_another_site_cannot_write_even_without_a_preflight() {
+fn a_page_of_another_site_can_neither_write_nor_read() {
     let server = Server::start(Fake::new());
     server.ask("PUT", PATH, &[TEXT], b"mine");
     for foreign in [("origin", "https://example.com"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
-        for method in ["POST", "PUT", "DELETE"] {
+        for method in ["POST", "PUT", "DELETE", "GET"] {
             let answer = server.ask(method, PATH, &[TEXT, foreign], b"x");
             assert_eq!(answer.told(), (403, "FORBIDDEN".to_owned()), "{method} {foreign:?}");
             assert_eq!(answer.header("producer-epoch"), None, "no fence");
+            assert_eq!(answer.header("access-control-allow-origin"), None, "{method} {foreign:?}");
+            assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"), "{method} {foreign:?}");
         }
     }
     assert_eq!(server.ask("GET", PATH, &[], b"").text(), "mine");
-    assert_eq!(server.ask("POST", PATH, &[TEXT, ("origin", "http://localhost:5173")], b"x").status, 204);
+}
+
+#[test]
+fn a_page_of_this_machine_or_of_a_stated_origin_may_use_the_streams() {
+    let front = Front { origins: vec!["https://app.example.com".to_owned()], ..Front::default() };
+    let server = Server::behind(Fake::new(), HttpOptions::default(), front, None);
+    server.ask("PUT", PATH, &[TEXT], b"");
+    for origin in ["http://localhost:5173", "http://127.0.0.1:8080", "https://app.example.com"] {
+        let page = ("origin", origin);
+        for (method, headers, status) in [
+            ("OPTIONS", &[page, ("access-control-request-method", "POST")][..], 204),
+            ("POST", &[page, TEXT], 204),
+            ("GET", &[page], 200),
+        ] {
+            let answer = server.ask(method, PATH, headers, if method == "POST" { b"x" } else { b"" });
+            assert_eq!(answer.status, status, "{method} {origin}");
+            assert_eq!(answer.header("access-control-allow-origin"), Some(origin), "{method}");
+            if method == "GET" {
+                assert_eq!(answer.header("vary"), Some("stream-incarnation, origin"), "a cache keeps origins apart");
+            }
+        }
+    }
+    assert_eq!(server.ask("GET", PATH, &[("origin", "https://app.example.com.evil.com")], b"").status, 403);
+}
+
+/// A browser does as the preflight's answer says; one of another site's page is not given leave.
+#[test]
+fn a_preflight_of_another_sites_page_is_answered_without_leave() {
+    let server = Server::start(Fake::new());
+    let asks = [("origin", "https://example.com"), ("access-control-request-method", "GET")];
+    let answer = server.ask("OPTIONS", PATH, &asks, b"");
+    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (204, None));
 }
 
 #[test]
 fn a_preflight_allows_what_clients_send() {
     let server = Server::start(Fake::new());
     let asks = [
-        ("origin", "https://example.com"),
+        ("origin", "http://localhost:5173"),
         ("access-control-request-method", "GET"),
         ("access-control-request-headers", "if-none-match"),
     ];
     let answer = server.ask("OPTIONS", PATH, &asks, b"");
     assert_eq!(answer.status, 204);
-    assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+    assert_eq!(answer.header("access-control-allow-origin"), Some("http://localhost:5173"));
     let allowed = |name: &str| answer.header(name).unwrap_or_default().to_ascii_lowercase();
     for header in [
         "if-none-match",
@@ -122,7 +156,7 @@ fn every_answer_of_a_stream_is_marked_for_browsers_and_no_other_is_shared() {
         );
     }
     for target in ["/healthz", "/readyz", "/metrics", "/v1/admin/status", "/nothing"] {
-        let answer = server.ask("GET", target, &[("origin", "https://example.com")], b"");
+        let answer = server.ask("GET", target, &[("origin", "http://localhost:5173")], b"");
         assert_eq!(answer.header("access-control-allow-origin"), None, "{target}");
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{target}");
         assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"), "{target}");
@@ -180,23 +214,46 @@ fn one_connection_carries_many_requests() {
     assert_eq!(Answer::read(&mut stream, "GET").text(), "abcabc");
 }
 
+/// SIGTERM used to wait ten seconds for readers that waited for nothing in particular, and then cut them.
 #[test]
-fn a_server_that_stops_lets_requests_finish_and_cuts_those_that_wait_too_long() {
+fn a_server_that_stops_answers_waiting_readers_at_once_and_finishes_what_is_being_written() {
+    let mut server = Server::start(Fake::new());
+    server.ask("PUT", PATH, &[TEXT], b"abc");
+    let mut reader = server.connect();
+    let wait = format!("{PATH}?offset=3&live=long-poll&timeout_ms=60000");
+    reader.write_all(&request("GET", &wait, &[], b"")).expect("it is taken");
+    let mut writer = server.connect();
+    writer.write_all(&request("POST", PATH, &[TEXT, ("content-length", "4")], b"12")).expect("it is taken");
+    let _idle = server.connect();
+    std::thread::sleep(Duration::from_millis(100));
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let answer = Answer::read(&mut reader, "GET");
+            assert_eq!((answer.status, answer.next()), (204, 3));
+            assert_eq!(reader.read(&mut [0]).ok(), Some(0), "the connection ends");
+            assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+            writer.write_all(b"34").expect("what is being written is still taken");
+            assert_eq!(Answer::read(&mut writer, "POST").status, 204);
+        });
+        server.stop();
+    });
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(std::net::TcpStream::connect(server.address).is_err(), "nobody listens any more");
+}
+
+#[test]
+fn a_server_that_stops_cuts_what_takes_too_long() {
     let options = HttpOptions { shutdown_ms_max: 300, ..HttpOptions::default() };
     let mut server = Server::with(Fake::new(), options);
-    server.ask("PUT", PATH, &[TEXT], b"abc");
-    let wait = |ms: u32| request("GET", &format!("{PATH}?offset=3&live=long-poll&timeout_ms={ms}"), &[], b"");
-    let mut short = server.connect();
-    short.write_all(&wait(200)).expect("it is taken");
-    let mut long = server.connect();
-    long.write_all(&wait(60_000)).expect("it is taken");
+    server.ask("PUT", PATH, &[TEXT], b"");
+    let mut writer = server.connect();
+    writer.write_all(&request("POST", PATH, &[TEXT, ("content-length", "4")], b"12")).expect("it is taken");
     std::thread::sleep(Duration::from_millis(50));
     let start = Instant::now();
     server.stop();
-    assert!(start.elapsed() < Duration::from_secs(5));
-    assert_eq!(Answer::read(&mut short, "GET").status, 204);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     let mut rest = Vec::new();
-    long.read_to_end(&mut rest).ok();
+    writer.read_to_end(&mut rest).ok();
     assert_eq!(rest, b"", "no answer is better than a wrong one");
-    assert!(std::net::TcpStream::connect(server.address).is_err(), "nobody listens any more");
 }

@@ -4,6 +4,7 @@
 
 mod bodies;
 mod browsers;
+mod encrypted;
 mod events;
 mod fake;
 mod inventory;

@@ -1,6 +1,6 @@
 //! A server on a loopback port, and a client that sends exactly the bytes it is told to.
 
-use highwater_http::{HttpOptions, Service, router, serve};
+use highwater_http::{Front, HttpOptions, Listener, Service, Tls};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -23,17 +23,23 @@ impl Server {
     }
 
     pub fn with<S: Service>(service: S, options: HttpOptions) -> Self {
+        Self::behind(service, options, Front::default(), None)
+    }
+
+    /// A server whose listener has this front, and TLS or not.
+    pub fn behind<S: Service>(service: S, options: HttpOptions, front: Front, tls: Option<Tls>) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel::<()>();
-        let routes = router(service, options.clone());
+        let listener = Listener { socket: listener, tls, front };
         let serving = runtime.spawn(async move {
             let until = async {
                 stopped.await.ok();
             };
-            serve(listener, routes, options, until).await.expect("a loopback listener is served");
+            let server = highwater_http::Server::new(service, options);
+            server.serve(vec![listener], until).await.expect("a loopback listener is served");
         });
         Self { address, runtime, stop: Some(stop), serving: Some(serving) }
     }
@@ -95,7 +101,7 @@ impl Answer {
     }
 
     /// Reads one answer, or says how the connection ended before it was whole.
-    pub fn try_read(stream: &mut TcpStream, method: &str) -> Result<Self, String> {
+    pub fn try_read(stream: &mut impl Read, method: &str) -> Result<Self, String> {
         let mut bytes = Vec::new();
         let end = loop {
             if let Some(at) = find(&bytes, b"\r\n\r\n") {

@@ -83,7 +83,7 @@ pub(crate) struct After {
 #[derive(Debug)]
 pub(crate) struct Placed {
     pub key: u64,
-    pub kept: usize,
+    /// Not empty; what lay from the first one's start on lies here now.
     pub added: Vec<FileExtent>,
 }
 
@@ -118,11 +118,12 @@ pub(crate) enum Work {
     Remove {
         key: u64,
     },
-    /// Of its extents the first `kept` stay; those `relaid` follow; `absorbed` go into the run of what lies in the log.
+    /// What lies below `front` was given up. Of its extents those before the ones that are `relaid` stay, and `absorbed` go into
+    /// the run of what lies in the log.
     Store {
         key: u64,
         state: Option<Bytes>,
-        kept: u32,
+        front: u64,
         relaid: Vec<Relaid>,
         absorbed: Vec<FileExtent>,
     },

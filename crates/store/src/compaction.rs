@@ -29,16 +29,16 @@ impl Plan {
         self.below.keys().copied()
     }
 
-    /// Of the extents of `object` that are kept as they are, those from the first that moves on; and how many stay before.
-    pub fn relaid(&self, object: u64, extents: &[FileExtent]) -> (usize, Vec<Relaid>) {
-        let Some(below) = self.below.get(&object) else { return (extents.len(), Vec::new()) };
+    /// Of the extents of `object` that are kept as they are, those from the first that moves on.
+    pub fn relaid(&self, object: u64, extents: &[FileExtent]) -> Vec<Relaid> {
+        let Some(below) = self.below.get(&object) else { return Vec::new() };
         let moves = |extent: &FileExtent| extent.start < *below && self.victims.contains(&extent.file);
         let first = extents.iter().position(moves).unwrap_or(extents.len());
         let relaid = |extent: &FileExtent| match moves(extent) {
             true => Relaid::Copy(*extent),
             false => Relaid::Stay(*extent),
         };
-        (first, extents[first..].iter().map(relaid).collect())
+        extents[first..].iter().map(relaid).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where the bytes of an object lie, and which of its extents the next run takes in.
 
+use crate::data::{BLOCK_BYTES, BLOCK_PAYLOAD_BYTES};
 use highwater_wal::Location;
 use std::ops::Range;
 
@@ -33,6 +34,20 @@ impl FileExtent {
     /// Object offset behind the last byte.
     pub fn end(&self) -> u64 {
         self.start + u64::from(self.length)
+    }
+
+    /// The rest of it when the blocks that end at or below `front`, an object offset within it, are given up.
+    ///
+    /// What is left begins with a whole block, so that it is read like any other extent.
+    fn behind(self, front: u64) -> Self {
+        let blocks = front.saturating_sub(self.start) / BLOCK_PAYLOAD_BYTES as u64;
+        let bytes = blocks * BLOCK_PAYLOAD_BYTES as u64;
+        Self {
+            start: self.start + bytes,
+            length: self.length - bytes as u32,
+            position: self.position + (blocks * BLOCK_BYTES as u64) as u32,
+            ..self
+        }
     }
 }
 
@@ -97,6 +112,38 @@ pub(crate) fn kept(extents: &[FileExtent], added: u64) -> usize {
     }
 }
 
+/// Gives up what lies below the object offset `front`: whole extents, and of the one that `front` lies in its whole blocks.
+/// `freed` is told each part that went.
+///
+/// The result depends on the highest `front` alone, in however many steps it was reached.
+pub(crate) fn release(extents: &mut Vec<FileExtent>, front: u64, mut freed: impl FnMut(FileExtent)) {
+    extents.drain(..find(extents, front, FileExtent::end)).for_each(&mut freed);
+    if let Some(first) = extents.first_mut().filter(|first| first.start < front) {
+        let rest = first.behind(front);
+        if rest != *first {
+            freed(FileExtent { length: first.length - rest.length, ..*first });
+            *first = rest;
+        }
+    }
+}
+
+/// The same for what lies in the log, to the byte; returns how many bytes went.
+pub(crate) fn release_logged(extents: &mut Vec<LogExtent>, front: u64) -> u64 {
+    let mut bytes: u64 = extents.drain(..find(extents, front, LogExtent::end)).map(|gone| gone.length()).sum();
+    if let Some(first) = extents.first_mut().filter(|first| first.start < front) {
+        let part = front - first.start;
+        first.within.start += part as u32;
+        first.start = front;
+        bytes += part;
+    }
+    bytes
+}
+
+/// Forgets the extents that a run from object offset `from` on took in or took the place of.
+pub(crate) fn truncate(extents: &mut Vec<FileExtent>, from: u64) {
+    extents.truncate(extents.partition_point(|extent| extent.end() <= from));
+}
+
 /// The extent that holds the byte at object offset `at`, as an index.
 pub(crate) fn find<T>(extents: &[T], at: u64, end: impl Fn(&T) -> u64) -> usize {
     extents.partition_point(|extent| end(extent) <= at)
@@ -145,6 +192,23 @@ mod tests {
         let mut random = SplitMix::new(3);
         let (worst, written) = grow(3000, || 1 + random.next_u64() % (1 << (random.next_u64() % 24)));
         assert!(worst <= 16 && written < 7.0, "{worst} {written}");
+    }
+
+    #[test]
+    fn releasing_in_steps_or_at_once_leaves_the_same_extents_and_frees_the_same_bytes() {
+        let extents = [extent(0, 100), extent(100, 300_000), extent(300_100, 5)];
+        for last in [0, 1, 99, 100, 65_604, 65_605, 131_107, 131_108, 300_000, 300_100, 300_104, 300_105] {
+            let (mut stepwise, mut stepped) = (extents.to_vec(), 0);
+            for front in (0..last).step_by(7919).chain([last]) {
+                release(&mut stepwise, front, |gone| stepped += u64::from(gone.length));
+            }
+            let (mut at_once, mut freed) = (extents.to_vec(), 0);
+            release(&mut at_once, last, |gone| freed += u64::from(gone.length));
+            assert_eq!((&stepwise, stepped), (&at_once, freed), "{last}");
+            let left: u64 = at_once.iter().map(|extent| u64::from(extent.length)).sum();
+            assert_eq!(left + freed, 300_105, "{last}");
+            assert!(at_once.first().is_none_or(|first| first.end() > last && last < first.start + 65_504), "{last}");
+        }
     }
 
     #[test]

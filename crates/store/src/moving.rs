@@ -33,20 +33,18 @@ impl Checkpoint {
         for work in &self.work {
             match work {
                 Work::Remove { key } => moved.records.push(Record::Removed { key: *key }),
-                Work::Store { key, state, kept, relaid, absorbed } => {
+                Work::Store { key, state, front, relaid, absorbed } => {
                     let mut added = self.relay(*key, relaid, writer, &mut moved)?;
                     let (joined, run) = self.move_object(*key, absorbed, log, writer)?;
-                    let mut kept = *kept;
-                    match (joined, relaid.is_empty()) {
-                        (true, _) => {}
-                        (false, true) => kept += absorbed.len() as u32,
-                        (false, false) => added.extend_from_slice(absorbed),
+                    // Behind extents that lie elsewhere now, those that stay are named again.
+                    if !joined && !relaid.is_empty() {
+                        added.extend_from_slice(absorbed);
                     }
                     added.extend(run);
                     if !added.is_empty() {
-                        moved.placed.push(Placed { key: *key, kept: kept as usize, added: added.clone() });
+                        moved.placed.push(Placed { key: *key, added: added.clone() });
                     }
-                    moved.records.push(Record::Object { key: *key, state: state.clone(), kept, added });
+                    moved.records.push(Record::Object { key: *key, state: state.clone(), front: *front, added });
                 }
             }
         }

@@ -20,7 +20,9 @@ pub struct Loaded {
     pub applied: u64,
     /// The caller's bytes of that checkpoint.
     pub meta: Bytes,
-    /// Every object's key and state, in order of the keys.
+    /// Key and state of every object that was given a state, in order of the keys.
+    ///
+    /// One without is named by the state of another, or by `meta`.
     pub objects: Vec<(u64, Bytes)>,
 }
 
@@ -145,7 +147,9 @@ impl Store {
         let mut loaded = Loaded { applied: contents.head.applied, meta: contents.head.meta, objects: Vec::new() };
         let mut objects = BTreeMap::new();
         for (key, mut image) in contents.objects {
-            loaded.objects.push((key, image.state));
+            if !image.state.is_empty() {
+                loaded.objects.push((key, image.state));
+            }
             if !image.extents.is_empty() {
                 image.extents.shrink_to_fit();
                 objects.insert(key, image.extents);

@@ -168,7 +168,15 @@ impl<'a> RunWriter<'a> {
             return Ok(None);
         }
         let path = self.files.path(active.file);
-        match self.files.disk.open(&path, OpenMode::Write) {
+        let opened = self.files.disk.open(&path, OpenMode::Write).and_then(|file| {
+            // What a failed sync left behind the end makes the file seem longer than the disk has it, and no later sync would
+            // make that length durable: it must change.
+            if file.length()? > u64::from(active.end) {
+                file.set_length(u64::from(active.end))?;
+            }
+            Ok(file)
+        });
+        match opened {
             Ok(file) => Ok(Some(Output { number: active.file, file, position, buffer: Vec::new() })),
             Err(source) => Err(WriteFault { path, source, sync: false }),
         }

@@ -31,8 +31,10 @@ pub struct Store {
     /// What was appended since the last checkpoint was begun.
     fresh: LogExtents,
     fresh_bytes: u64,
-    /// Objects removed since then.
+    /// Objects removed since then; one of them may have been made again.
     removed: BTreeSet<u64>,
+    /// Fronts of objects that were released since then, and are not durable yet.
+    fronts: BTreeMap<u64, u64>,
     /// States that a failed checkpoint did not get to store.
     carried: BTreeMap<u64, Option<Bytes>>,
     /// What each data file holds that memory or the index on disk names.
@@ -54,11 +56,21 @@ pub struct Store {
 struct InFlight {
     moving: Arc<LogExtents>,
     moving_bytes: u64,
-    /// What it stores: the states of changed objects, and which are gone.
+    /// What it stores: the states of changed objects, which are gone, and the fronts of those that are not whole any more.
     changed: BTreeMap<u64, Option<Bytes>>,
+    removed: BTreeSet<u64>,
+    fronts: BTreeMap<u64, u64>,
     /// Objects removed since it was begun: what it does about them is void.
     removed_since: BTreeSet<u64>,
     dying: Vec<FileExtent>,
+}
+
+/// What changed since the last checkpoint was begun.
+struct Changes<'a> {
+    states: &'a BTreeMap<u64, Option<Bytes>>,
+    removed: &'a BTreeSet<u64>,
+    fronts: &'a BTreeMap<u64, u64>,
+    moving: &'a LogExtents,
 }
 
 /// Figures for a status page.
@@ -129,6 +141,7 @@ impl Store {
             fresh: BTreeMap::new(),
             fresh_bytes: 0,
             removed: BTreeSet::new(),
+            fronts: BTreeMap::new(),
             carried: BTreeMap::new(),
             usage,
             stuck: BTreeSet::new(),
@@ -174,7 +187,29 @@ impl Store {
             flight.moving_bytes -= moving.map(LogExtent::length).sum::<u64>();
         }
         self.carried.remove(&object);
+        self.fronts.remove(&object);
         self.removed.insert(object);
+    }
+
+    /// Gives up the bytes of an object below the object offset `front`, which no one will read again. Offsets stay as they are.
+    ///
+    /// They leave the disk with the data files that hold nothing else, after the next checkpoint. Until then, and of the block
+    /// that `front` lies in for longer, a read from below may still find them.
+    pub fn release_front(&mut self, object: u64, front: u64) {
+        if let Some(extents) = self.objects.get_mut(&object) {
+            extent::release(extents, front, |gone| self.dying.push(gone));
+            if extents.is_empty() {
+                self.objects.remove(&object);
+            }
+        }
+        if let Some(extents) = self.fresh.get_mut(&object) {
+            self.fresh_bytes -= extent::release_logged(extents, front);
+            if extents.is_empty() {
+                self.fresh.remove(&object);
+            }
+        }
+        let known = self.fronts.entry(object).or_default();
+        *known = front.max(*known);
     }
 
     /// The part of an object that a checkpoint under way is moving.
@@ -192,7 +227,9 @@ impl Store {
     /// Object offset behind an object's last byte, if it has bytes.
     fn end(&self, object: u64) -> Option<u64> {
         let (stored, moving, fresh) = self.parts(object);
-        fresh.last().or(moving.last()).map(LogExtent::end).or(stored.last().map(FileExtent::end))
+        let end = fresh.last().or(moving.last()).map(LogExtent::end).or(stored.last().map(FileExtent::end))?;
+        // What a checkpoint is moving stays although all of it, and what was behind it, was given up.
+        Some(self.fronts.get(&object).map_or(end, |front| end.max(*front)))
     }
 
     /// Plans a read of up to `length_max` bytes of an object from offset `from` on; touches no disk.
@@ -275,16 +312,20 @@ impl Store {
             }
             all.insert(key, state);
         }
-        for key in std::mem::take(&mut self.removed) {
-            all.entry(key).or_insert(None);
+        let (removed, fronts) = (std::mem::take(&mut self.removed), std::mem::take(&mut self.fronts));
+        for key in &removed {
+            all.entry(*key).or_insert(None);
         }
         let moving = Arc::new(std::mem::take(&mut self.fresh));
         let compaction = self.plan_compaction(bytes_max);
-        let work = self.work(&all, &moving, &compaction);
+        let work =
+            self.work(Changes { states: &all, removed: &removed, fronts: &fronts, moving: &moving }, &compaction);
         self.in_flight = Some(InFlight {
             moving: moving.clone(),
             moving_bytes: std::mem::take(&mut self.fresh_bytes),
             changed: all,
+            removed,
+            fronts,
             removed_since: BTreeSet::new(),
             dying: std::mem::take(&mut self.dying),
         });
@@ -302,23 +343,29 @@ impl Store {
     }
 
     /// What a checkpoint does, in order of the keys.
-    fn work(&self, changed: &BTreeMap<u64, Option<Bytes>>, moving: &LogExtents, compaction: &Plan) -> Vec<Work> {
-        let keys: BTreeSet<u64> = changed.keys().chain(moving.keys()).copied().chain(compaction.objects()).collect();
-        let one = |key: u64| {
-            let state = changed.get(&key);
+    fn work(&self, changes: Changes<'_>, compaction: &Plan) -> Vec<Work> {
+        let Changes { states, removed, fronts, moving } = changes;
+        let changed = states.keys().chain(moving.keys()).chain(fronts.keys()).copied();
+        let keys: BTreeSet<u64> = changed.chain(compaction.objects()).collect();
+        let mut work = Vec::with_capacity(keys.len());
+        for key in keys {
+            let state = states.get(&key);
             let moved = moving.get(&key);
-            if state.is_some_and(Option::is_none) && moved.is_none() {
-                return Work::Remove { key };
+            let gone = state.is_some_and(Option::is_none) && moved.is_none();
+            // One that was made again is another object: the index must not join the two.
+            if gone || removed.contains(&key) {
+                work.push(Work::Remove { key });
             }
-            let stored = self.objects.get(&key).map_or(&[][..], Vec::as_slice);
-            let added: u64 = moved.into_iter().flatten().map(LogExtent::length).sum();
-            let kept = if added > 0 { extent::kept(stored, added) } else { stored.len() };
-            let state = state.cloned().flatten();
-            let absorbed = stored[kept..].to_vec();
-            let (kept, relaid) = compaction.relaid(key, &stored[..kept]);
-            Work::Store { key, state, kept: kept as u32, relaid, absorbed }
-        };
-        keys.into_iter().map(one).collect()
+            if !gone {
+                let stored = self.objects.get(&key).map_or(&[][..], Vec::as_slice);
+                let added: u64 = moved.into_iter().flatten().map(LogExtent::length).sum();
+                let kept = if added > 0 { extent::kept(stored, added) } else { stored.len() };
+                let (state, front) = (state.cloned().flatten(), fronts.get(&key).copied().unwrap_or_default());
+                let (relaid, absorbed) = (compaction.relaid(key, &stored[..kept]), stored[kept..].to_vec());
+                work.push(Work::Store { key, state, front, relaid, absorbed });
+            }
+        }
+        work
     }
 
     fn take_in(&mut self, after: After) {
@@ -350,13 +397,23 @@ impl Store {
                 self.dying.extend(placed.added);
                 continue;
             }
+            let from = placed.added.first().map_or(u64::MAX, |first| first.start);
+            let mut added = placed.added;
+            // What was given up since it was begun went to where it had no names any more.
+            if let Some(front) = self.fronts.get(&placed.key) {
+                extent::release(&mut added, *front, |gone| self.dying.push(gone));
+            }
             let extents = self.objects.entry(placed.key).or_default();
-            released.extend(extents.drain(placed.kept..));
+            let kept = extents.partition_point(|extent| extent.end() <= from);
+            released.extend(extents.drain(kept..));
             if extents.is_empty() {
-                *extents = placed.added;
+                *extents = added;
                 extents.shrink_to_fit();
             } else {
-                extents.extend(placed.added);
+                extents.extend(added);
+            }
+            if extents.is_empty() {
+                self.objects.remove(&placed.key);
             }
         }
         self.applied = done.applied;
@@ -388,9 +445,21 @@ impl Store {
                 let fresh = self.fresh.entry(key).or_default();
                 extents.append(fresh);
                 *fresh = extents;
+                let front = self.fronts.get(&key).copied().unwrap_or_default();
+                self.fresh_bytes -= extent::release_logged(fresh, front);
+                if fresh.is_empty() {
+                    self.fresh.remove(&key);
+                }
+            }
+        }
+        for (key, front) in flight.fronts {
+            if !flight.removed_since.contains(&key) {
+                let known = self.fronts.entry(key).or_default();
+                *known = front.max(*known);
             }
         }
         self.dying.extend(flight.dying);
+        self.removed.extend(flight.removed);
         self.carried = flight.changed;
         self.carried.retain(|key, _| !flight.removed_since.contains(key));
     }

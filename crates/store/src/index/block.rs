@@ -8,7 +8,7 @@ use highwater_disk::File;
 use std::io;
 
 /// The format version of index files.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 pub(crate) const HEADER_BYTES: usize = 48;
 /// Deltas begin on multiples of this, so that a write never touches a page that was synced before.

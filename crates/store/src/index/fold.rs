@@ -14,8 +14,8 @@ type Changes = BTreeMap<u64, Change>;
 
 fn take_in(changes: &mut Changes, record: Record) -> Result<(), ScanError> {
     match record {
-        Record::Object { key, state, kept, added } => {
-            changes.entry(key).or_insert_with(Change::none).apply(state, kept, &added)?;
+        Record::Object { key, state, front, added } => {
+            changes.entry(key).or_insert_with(Change::none).apply(state, front, &added)?;
         }
         Record::Removed { key } => changes.entry(key).or_insert_with(Change::none).remove(),
         Record::Checkpoint(_) => return Err(DecodeError::Invalid("record kind").into()),
@@ -65,7 +65,7 @@ struct Merge<'a> {
 
 impl Merge<'_> {
     fn base_record(&mut self, record: Record) -> Result<(), ScanError> {
-        let Record::Object { key, state, kept, added } = record else {
+        let Record::Object { key, state, front, added } = record else {
             return Err(DecodeError::Invalid("record kind").into());
         };
         if self.current.as_ref().is_none_or(|(current, _)| *current != key) {
@@ -74,7 +74,7 @@ impl Merge<'_> {
             self.current = Some((key, Image::default()));
         }
         if let Some((_, image)) = &mut self.current {
-            image.apply(state, kept, &added)?;
+            image.apply(state, front, &added)?;
         }
         Ok(())
     }

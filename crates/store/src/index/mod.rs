@@ -94,7 +94,7 @@ pub(crate) struct Contents {
 /// Takes one record into the images.
 fn apply(objects: &mut BTreeMap<u64, Image>, record: Record) -> Result<(), ScanError> {
     match record {
-        Record::Object { key, state, kept, added } => objects.entry(key).or_default().apply(state, kept, &added)?,
+        Record::Object { key, state, front, added } => objects.entry(key).or_default().apply(state, front, &added)?,
         Record::Removed { key } => drop(objects.remove(&key)),
         Record::Checkpoint(_) => return Err(DecodeError::Invalid("record kind").into()),
     }

@@ -1,7 +1,7 @@
 //! Records of the index: what changed about one object, or the end of a checkpoint.
 
 use crate::data;
-use crate::extent::FileExtent;
+use crate::extent::{self, FileExtent};
 use bytes::Bytes;
 use highwater_base::codec::{DecodeError, Reader, Writer};
 
@@ -29,8 +29,9 @@ pub(crate) struct Head {
 pub(crate) enum Record {
     /// The end of a checkpoint.
     Checkpoint(Head),
-    /// An object's change: keep the first `kept` extents, add these, take the state if there is one.
-    Object { key: u64, state: Option<Bytes>, kept: u32, added: Vec<FileExtent> },
+    /// An object's change: give up what lies below `front`, let these extents take the place of what lies from the first of
+    /// them on, take the state if there is one.
+    Object { key: u64, state: Option<Bytes>, front: u64, added: Vec<FileExtent> },
     /// The object is gone.
     Removed { key: u64 },
 }
@@ -45,11 +46,11 @@ impl Record {
             Self::Removed { key } => {
                 out.u8(REMOVED).u64(*key);
             }
-            Self::Object { key, state, kept, added } => {
+            Self::Object { key, state, front, added } => {
                 out.u8(OBJECT).u64(*key).option(state.as_ref(), |out, state| {
                     out.bytes(state);
                 });
-                out.u32(*kept).u32(added.len() as u32);
+                out.u64(*front).u32(added.len() as u32);
                 for extent in added {
                     out.u64(extent.start).u32(extent.length).u32(extent.file).u32(extent.position).u32(0);
                 }
@@ -63,7 +64,7 @@ impl Record {
             Self::Checkpoint(head) => 17 + head.meta.len(),
             Self::Removed { .. } => 9,
             Self::Object { state, added, .. } => {
-                18 + state.as_ref().map_or(0, |state| 4 + state.len()) + added.len() * EXTENT_BYTES
+                22 + state.as_ref().map_or(0, |state| 4 + state.len()) + added.len() * EXTENT_BYTES
             }
         }
     }
@@ -78,13 +79,13 @@ impl Record {
                 Ok(Self::Checkpoint(Head { applied, meta: reader.bytes()?, file_next }))
             }
             OBJECT => {
-                let (key, state, kept) = (reader.u64()?, reader.option(Reader::bytes)?, reader.u32()?);
+                let (key, state, front) = (reader.u64()?, reader.option(Reader::bytes)?, reader.u64()?);
                 let count = reader.u32()? as usize;
                 if count > reader.remaining() / EXTENT_BYTES {
                     return Err(DecodeError::Short);
                 }
                 let added = (0..count).map(|_| decode_extent(reader)).collect::<Result<_, _>>()?;
-                Ok(Self::Object { key, state, kept, added })
+                Ok(Self::Object { key, state, front, added })
             }
             REMOVED => Ok(Self::Removed { key: reader.u64()? }),
             _ => Err(DecodeError::Invalid("record kind")),
@@ -107,26 +108,35 @@ fn decode_extent(reader: &mut Reader) -> Result<FileExtent, DecodeError> {
 /// All that the index knows of one object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Image {
-    /// The caller's bytes.
+    /// The caller's bytes; empty if it never gave any.
     pub state: Bytes,
     /// In order, without gaps.
     pub extents: Vec<FileExtent>,
+}
+
+/// Adds extents behind others, of which those that they took the place of are gone.
+fn extend(extents: &mut Vec<FileExtent>, added: &[FileExtent]) -> Result<(), DecodeError> {
+    for extent in added {
+        if extents.last().is_some_and(|last| last.end() != extent.start) {
+            return Err(DecodeError::Invalid("extents in order"));
+        }
+        extents.push(*extent);
+    }
+    Ok(())
 }
 
 impl Image {
     /// Takes an object record in.
     /// # Errors
     /// `Invalid` if the record contradicts what is known.
-    pub fn apply(&mut self, state: Option<Bytes>, kept: u32, added: &[FileExtent]) -> Result<(), DecodeError> {
-        if kept as usize > self.extents.len() {
-            return Err(DecodeError::Invalid("kept extents"));
-        }
-        self.extents.truncate(kept as usize);
-        for extent in added {
-            if self.extents.last().is_some_and(|last| last.end() != extent.start) {
+    pub fn apply(&mut self, state: Option<Bytes>, front: u64, added: &[FileExtent]) -> Result<(), DecodeError> {
+        extent::release(&mut self.extents, front, |_| ());
+        if let Some(first) = added.first() {
+            if self.extents.iter().any(|extent| extent.start < first.start && first.start < extent.end()) {
                 return Err(DecodeError::Invalid("extents in order"));
             }
-            self.extents.push(*extent);
+            extent::truncate(&mut self.extents, first.start);
+            extend(&mut self.extents, added)?;
         }
         if let Some(state) = state {
             self.state = state;
@@ -138,11 +148,8 @@ impl Image {
     pub fn records(&self, key: u64) -> impl Iterator<Item = Record> + '_ {
         let first = &self.extents[..self.extents.len().min(EXTENTS_PER_RECORD_MAX)];
         let rest = self.extents[first.len()..].chunks(EXTENTS_PER_RECORD_MAX);
-        let head = Record::Object { key, state: Some(self.state.clone()), kept: 0, added: first.to_vec() };
-        let more = rest.enumerate().map(move |(index, chunk)| {
-            let kept = ((index + 1) * EXTENTS_PER_RECORD_MAX) as u32;
-            Record::Object { key, state: None, kept, added: chunk.to_vec() }
-        });
+        let head = Record::Object { key, state: Some(self.state.clone()), front: 0, added: first.to_vec() };
+        let more = rest.map(move |chunk| Record::Object { key, state: None, front: 0, added: chunk.to_vec() });
         std::iter::once(head).chain(more)
     }
 }
@@ -155,32 +162,35 @@ pub(crate) struct Change {
     /// Whether the base's object goes on; otherwise it was removed, and this is another.
     pub continues: bool,
     state: Option<Bytes>,
-    kept: u32,
+    front: u64,
+    /// The object offset from which on the base's extents are gone, if any were added.
+    from: Option<u64>,
     added: Vec<FileExtent>,
 }
 
 impl Change {
     /// The change that changes nothing.
     pub fn none() -> Self {
-        Self { alive: true, continues: true, state: None, kept: u32::MAX, added: Vec::new() }
+        Self { alive: true, continues: true, state: None, front: 0, from: None, added: Vec::new() }
     }
 
     /// The object goes.
     pub fn remove(&mut self) {
-        *self = Self { alive: false, continues: false, state: None, kept: 0, added: Vec::new() };
+        *self = Self { alive: false, continues: false, ..Self::none() };
     }
 
     /// Takes an object record in.
     /// # Errors
     /// `Invalid` if the record contradicts those before it.
-    pub fn apply(&mut self, state: Option<Bytes>, kept: u32, added: &[FileExtent]) -> Result<(), DecodeError> {
-        match kept.checked_sub(self.kept) {
-            None => (self.kept, self.added) = (kept, Vec::new()),
-            Some(of_added) if of_added as usize <= self.added.len() => self.added.truncate(of_added as usize),
-            Some(_) => return Err(DecodeError::Invalid("kept extents")),
+    pub fn apply(&mut self, state: Option<Bytes>, front: u64, added: &[FileExtent]) -> Result<(), DecodeError> {
+        self.front = self.front.max(front);
+        extent::release(&mut self.added, front, |_| ());
+        if let Some(first) = added.first() {
+            self.from = Some(self.from.map_or(first.start, |from| from.min(first.start)));
+            extent::truncate(&mut self.added, first.start);
+            extend(&mut self.added, added)?;
         }
         self.alive = true;
-        self.added.extend_from_slice(added);
         self.state = state.or(self.state.take());
         Ok(())
     }
@@ -193,8 +203,13 @@ impl Change {
             return Ok(None);
         }
         let mut image = base.filter(|_| self.continues).unwrap_or_default();
-        let kept = if self.kept == u32::MAX { image.extents.len() as u32 } else { self.kept };
-        image.apply(self.state, kept, &self.added)?;
+        // A front moves where extents begin and never where they end, so that this order is as good as that of the records.
+        if let Some(from) = self.from {
+            extent::truncate(&mut image.extents, from);
+        }
+        extent::release(&mut image.extents, self.front, |_| ());
+        extend(&mut image.extents, &self.added)?;
+        image.state = self.state.unwrap_or(image.state);
         Ok(Some(image))
     }
 }
@@ -215,10 +230,10 @@ mod tests {
             Record::Object {
                 key: 1,
                 state: Some(Bytes::from_static(b"s")),
-                kept: 2,
+                front: 1 << 40,
                 added: vec![extent(0), extent(10)],
             },
-            Record::Object { key: 1, state: None, kept: 0, added: vec![] },
+            Record::Object { key: 1, state: None, front: 0, added: vec![] },
             Record::Removed { key: 2 },
         ];
         let mut writer = Writer::new();
@@ -242,17 +257,18 @@ mod tests {
         let records: Vec<_> = image.records(5).collect();
         assert_eq!(records.len(), 3);
         for record in records {
-            let Record::Object { state, kept, added, .. } = record else { panic!("an object") };
-            back.apply(state, kept, &added).expect("in order");
+            let Record::Object { state, front, added, .. } = record else { panic!("an object") };
+            back.apply(state, front, &added).expect("in order");
         }
         assert_eq!(back, image);
     }
 
-    type Steps = Vec<Option<(bool, usize, usize)>>;
+    type Steps = Vec<Option<(bool, u64, usize, usize)>>;
 
-    /// Object records (`Some`) and removals, valid in order for an object that starts with `extents` extents.
+    /// Object records (`Some`: with a state, how far the front moves, kept, added) and removals, valid in order for an object
+    /// that starts with some extents.
     fn history() -> impl Strategy<Value = (usize, Steps)> {
-        let step = prop::option::weighted(0.8, (any::<bool>(), 0usize..6, 0usize..4));
+        let step = prop::option::weighted(0.8, (any::<bool>(), 0u64..25, 0usize..6, 0usize..4));
         (0usize..5, prop::collection::vec(step, 0..8))
     }
 
@@ -262,18 +278,24 @@ mod tests {
             let base = Image { state: Bytes::from_static(b"base"), extents: (0..base as u64).map(|i| extent(i * 10)).collect() };
             let (mut direct, mut change) = (Some(base.clone()), Change::none());
             for (number, step) in steps.into_iter().enumerate() {
-                let Some((with_state, kept, count)) = step else {
+                let Some((with_state, moved, kept, count)) = step else {
                     direct = None;
                     change.remove();
                     continue;
                 };
                 let image = direct.get_or_insert_with(Image::default);
-                let kept = kept.min(image.extents.len());
-                let from = image.extents[..kept].last().map_or(0, FileExtent::end);
+                let end = image.extents.last().map_or(0, FileExtent::end);
+                let front = image.extents.first().map_or(0, |first| (first.start + moved).min(end));
+                let mut left = image.extents.clone();
+                extent::release(&mut left, front, |_| ());
+                let kept = kept.min(left.len());
+                // An object that gave up everything goes on where it ended.
+                let first = left.first().map_or(end, |first| first.start);
+                let from = left[..kept].last().map_or(first, FileExtent::end);
                 let added: Vec<_> = (0..count as u64).map(|i| extent(from + i * 10)).collect();
                 let state = with_state.then(|| Bytes::from(format!("state {number}")));
-                image.apply(state.clone(), kept as u32, &added).expect("valid");
-                change.apply(state, kept as u32, &added).expect("valid");
+                image.apply(state.clone(), front, &added).expect("valid");
+                change.apply(state, front, &added).expect("valid");
             }
             prop_assert_eq!(change.over(Some(base)), Ok(direct));
         }

@@ -22,7 +22,7 @@ fn head(applied: u64) -> Head {
 /// States of 300 kB: four of them make a block.
 fn record(key: u64, fill: u8) -> Record {
     let extent = FileExtent { start: key, length: 10, file: 1, position: 4096 };
-    Record::Object { key, state: Some(vec![fill; 300_000].into()), kept: 0, added: vec![extent] }
+    Record::Object { key, state: Some(vec![fill; 300_000].into()), front: 0, added: vec![extent] }
 }
 
 fn new_index(disk: &SimDisk, records: &[Record]) -> Position {

@@ -13,7 +13,7 @@ struct Reported {
     begun: u64,
 }
 
-/// Small and large appends, a new file, absorbed extents, removed objects, dead files, folded indexes.
+/// Small and large appends, a new file, absorbed extents, removed objects, released fronts, dead files, folded indexes.
 fn script(world: &mut World, reported: &mut Reported) -> Result<(), String> {
     for round in 0..7u64 {
         for object in 0..4 {
@@ -21,10 +21,11 @@ fn script(world: &mut World, reported: &mut Reported) -> Result<(), String> {
         }
         match round {
             1 => world.append(9, 400_000),
-            2 => world.append(8, 90_000),
+            2 => (world.append(8, 90_000), world.release(9, 900)).1,
             3 => world.remove(9),
             4 => (20..60).for_each(|object| world.append(object, 10)),
             5 => world.remove(2),
+            6 => (world.release(8, 800), world.release(3, 1000)).1,
             _ => {}
         }
         reported.begun = world.commands.len() as u64;

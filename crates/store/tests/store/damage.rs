@@ -140,9 +140,9 @@ fn a_torn_tail_that_was_cut_does_not_come_back() {
 fn an_index_of_a_later_version_is_refused_and_nothing_is_touched() {
     let (disk, _) = world(1);
     let index = disk.open(&file(INDEX), OpenMode::Write).expect("open");
-    index.write_at(&[2, 0], 4).expect("write");
+    index.write_at(&[3, 0], 4).expect("write");
     let before = disk.files();
-    assert!(matches!(open(&disk), Err(OpenError::Version { version: 2, .. })));
+    assert!(matches!(open(&disk), Err(OpenError::Version { version: 3, .. })));
     assert_eq!(disk.files(), before);
 }
 
@@ -193,7 +193,7 @@ proptest! {
         let index = disk.open(&file(INDEX), OpenMode::CreateNew).expect("create");
         index.write_at(&bytes, 0).expect("write");
         if magic {
-            index.write_at(b"HWIX\x01\0\x01\x01", 0).expect("write");
+            index.write_at(b"HWIX\x02\0\x01\x01", 0).expect("write");
         }
         prop_assert!(open(&disk).is_err());
     }

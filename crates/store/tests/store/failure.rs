@@ -18,6 +18,7 @@ fn life(seed: u64, operation: Operation, after: u64, times: u64, error: i32) -> 
         }
         match round {
             1 => world.append(9, 400_000),
+            2 => world.release(9, 700),
             3 => world.remove(9),
             4 => (20..60).for_each(|object| world.append(object, 10)),
             _ => {}
@@ -27,6 +28,7 @@ fn life(seed: u64, operation: Operation, after: u64, times: u64, error: i32) -> 
             assert!(failures < 10, "{context}: {error}");
             world.check_payload();
             world.append(1, 100);
+            world.release(2, 300);
             if failures % 2 == 0 {
                 world.remove(20 + u64::from(failures));
                 world.append(20 + u64::from(failures), 50);
@@ -82,6 +84,28 @@ fn a_data_file_whose_sync_failed_is_not_written_again() {
         world.checkpoint().expect("a new file");
         let names = disk.list(Path::new(DIRECTORY)).expect("a folder");
         assert!(names.contains(&"data-00000002".into()), "{names:?}");
+        disk.power_loss();
+        world.log.free_all();
+        world.reopen().expect("sound").check_payload();
+    }
+}
+
+/// The sync failed, the process died, and the next one wrote into the longer file that the page cache showed it: its sync made
+/// the pages durable and not the length, which the failed one had taken for written.
+#[test]
+fn a_data_file_that_a_failed_sync_left_longer_is_cut_before_it_is_written_again() {
+    for seed in 0..16 {
+        let disk = new_disk(seed);
+        let mut world = World::new(&disk, small());
+        world.append(1, 1000);
+        world.checkpoint().expect("sound");
+        world.append(1, 90_000);
+        disk.fail_next(Operation::Sync, "data-");
+        world.checkpoint().expect_err("the sync failed");
+        disk.crash_process();
+        let mut world = world.reopen().expect("sound");
+        world.release(1, 900);
+        world.checkpoint().expect("sound");
         disk.power_loss();
         world.log.free_all();
         world.reopen().expect("sound").check_payload();

@@ -1,7 +1,8 @@
-//! Files of every format version that was ever written open today.
+//! Files of today's format versions open, and those of before are refused by their version.
 
 use crate::world::{DIRECTORY, World, disk as new_disk, small};
 use highwater_disk::{Disk, OpenMode, SimDisk};
+use highwater_store::OpenError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ fn life(disk: &SimDisk) -> World {
     world.append(5, 3);
     world.checkpoint().expect("sound");
     world.remove(5);
+    world.release(1, 950);
     world.append(2, 30);
     world.append(4, 5000);
     world.checkpoint().expect("sound");
@@ -26,23 +28,35 @@ fn golden(version: &str) -> PathBuf {
 const FILES: [&str; 2] = ["data-00000001", "index-0000000000000001"];
 
 #[test]
-fn the_files_of_version_1_open_and_hold_what_was_put_in() {
+fn the_files_of_version_2_open_and_hold_what_was_put_in() {
     let today = life(&new_disk(0));
     let disk = new_disk(0);
     disk.create_directory(Path::new(DIRECTORY)).expect("create");
     for name in FILES {
-        let bytes = std::fs::read(golden("v1").join(name)).expect("a golden file");
+        let bytes = std::fs::read(golden("v2").join(name)).expect("a golden file");
         let file = disk.open(&Path::new(DIRECTORY).join(name), OpenMode::CreateNew).expect("create");
         file.write_at(&bytes, 0).expect("write");
     }
-    let world = World::open(Arc::new(disk), small(), today.log, today.commands).expect("version 1");
+    let world = World::open(Arc::new(disk), small(), today.log, today.commands).expect("version 2");
     assert_eq!(world.store.status().checkpoint, 2);
     world.check_payload();
 }
 
+/// No release wrote version 1, so that nothing reads it any more.
+#[test]
+fn an_index_of_version_1_is_refused_by_its_version() {
+    let disk = new_disk(0);
+    disk.create_directory(Path::new(DIRECTORY)).expect("create");
+    let bytes = std::fs::read(golden("v1").join(FILES[1])).expect("a golden file");
+    let file = disk.open(&Path::new(DIRECTORY).join(FILES[1]), OpenMode::CreateNew).expect("create");
+    file.write_at(&bytes, 0).expect("write");
+    let error = World::open(Arc::new(disk), small(), Arc::default(), Vec::new()).err().expect("refused");
+    assert!(matches!(error, OpenError::Version { version: 1, .. }), "{error}");
+}
+
 /// Fails when the bytes change without a new version. To add the files of a new one, copy them from the folder named.
 #[test]
-fn todays_files_are_those_of_version_1() {
+fn todays_files_are_those_of_version_2() {
     let disk = new_disk(0);
     life(&disk);
     let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("store-golden");
@@ -52,7 +66,7 @@ fn todays_files_are_those_of_version_1() {
         let mut bytes = vec![0; file.length().expect("length") as usize];
         file.read_exact_at(&mut bytes, 0).expect("read");
         std::fs::write(made.join(name), &bytes).expect("write");
-        let kept = std::fs::read(golden("v1").join(name)).unwrap_or_default();
+        let kept = std::fs::read(golden("v2").join(name)).unwrap_or_default();
         assert!(kept == bytes, "{name} differs; today's is in {}", made.display());
     }
 }

@@ -4,6 +4,7 @@ mod compaction;
 mod crash;
 mod damage;
 mod failure;
+mod front;
 mod golden;
 mod memory;
 mod model;

@@ -80,6 +80,7 @@ pub fn payload(object: u64, range: Range<u64>) -> Vec<u8> {
 pub enum Command {
     Append { object: u64, start: u64, source: Location, within: Range<u32> },
     Remove { object: u64 },
+    Release { object: u64, front: u64 },
 }
 
 /// An object as the model sees it.
@@ -88,6 +89,8 @@ pub struct Modelled {
     /// Object offset of the first byte.
     pub start: u64,
     pub end: u64,
+    /// Object offset below which bytes were given up.
+    pub front: u64,
     /// Position of the last command on it.
     pub touched: u64,
     /// Tells the bytes of one object from those of another with the same key.
@@ -96,7 +99,8 @@ pub struct Modelled {
 
 impl Modelled {
     pub fn state(&self) -> Bytes {
-        format!("{}..{} touched by {} {}", self.start, self.end, self.touched, "x".repeat(200)).into()
+        format!("{}..{} from {} touched by {} {}", self.start, self.end, self.front, self.touched, "x".repeat(200))
+            .into()
     }
 }
 
@@ -110,12 +114,16 @@ impl Model {
     fn apply(&mut self, position: u64, command: &Command) {
         match command {
             Command::Append { object, start, within, .. } => {
-                let fresh = || Modelled { start: *start, end: *start, touched: 0, salt: position };
+                let fresh = || Modelled { start: *start, end: *start, front: *start, touched: 0, salt: position };
                 let modelled = self.objects.entry(*object).or_insert_with(fresh);
                 modelled.end += u64::from(within.end - within.start);
                 modelled.touched = position;
             }
             Command::Remove { object } => drop(self.objects.remove(object)),
+            Command::Release { object, front } => {
+                let modelled = self.objects.get_mut(object).expect("only of objects that are there");
+                (modelled.front, modelled.touched) = (modelled.front.max(*front), position);
+            }
         }
     }
 
@@ -187,6 +195,10 @@ impl World {
                 self.store.remove(*object);
                 self.changed.insert(*object);
             }
+            Command::Release { object, front } => {
+                self.store.release_front(*object, *front);
+                self.changed.insert(*object);
+            }
         }
         self.model.apply(self.commands.len() as u64 + 1, &command);
         self.commands.push(command);
@@ -206,6 +218,14 @@ impl World {
 
     pub fn remove(&mut self, object: u64) {
         self.apply(Command::Remove { object });
+    }
+
+    /// Gives up `part` of a thousand of what is left of an object, if it is there.
+    pub fn release(&mut self, object: u64, part: u64) {
+        if let Some(modelled) = self.model.objects.get(&object) {
+            let front = modelled.front + (modelled.end - modelled.front) * part / 1000;
+            self.apply(Command::Release { object, front });
+        }
     }
 
     pub fn begin(&mut self) -> Checkpoint {
@@ -269,7 +289,7 @@ impl World {
     pub fn check_payload(&self) {
         let mut retries = 3;
         for (object, modelled) in &self.model.objects {
-            let mut at = modelled.start;
+            let mut at = modelled.front;
             while at < modelled.end {
                 let bytes = match self.read(*object, at, 100_000) {
                     // The disk failed once: the answer is an error, and the next one is sound.

@@ -19,6 +19,9 @@ pub struct OwnerId(pub u64);
 impl OwnerId {
     const GROUP: u64 = 1 << 56;
 
+    /// The owner that stands for the one group of the control plane.
+    pub const CONTROL: Self = Self(2 << 56);
+
     /// The owner that stands for a Raft group.
     #[must_use]
     pub fn group(group: GroupId) -> Self {
@@ -44,6 +47,7 @@ impl fmt::Display for OwnerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.as_group() {
             Some(group) => group.fmt(f),
+            None if *self == Self::CONTROL => f.write_str("control"),
             None => write!(f, "owner-{:016x}", self.0),
         }
     }

@@ -35,6 +35,15 @@ pub struct WriteAnswer {
     pub durability: Durability,
 }
 
+/// A change of the control plane that was ordered and applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlAnswer {
+    /// What its machine said.
+    pub result: Result<highwater_control::Outcome, highwater_control::Refusal>,
+    /// What holds at this moment.
+    pub durability: Durability,
+}
+
 /// Why a request got no answer from the stream's machine. Only [`Unavailable::OutcomeUnknown`] and
 /// [`Unavailable::Internal`] leave open whether a write applied; every other one proves that it did not.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -158,6 +167,15 @@ pub struct GroupStatus {
     pub state: GroupState,
 }
 
+impl GroupStatus {
+    /// A group in a state in which nothing else is known of it.
+    pub(crate) fn down(id: u32, state: GroupState) -> Self {
+        let voters = Vec::new();
+        let (term, commit, applied, streams, store_bytes, unmoved_bytes) = (0, 0, 0, 0, 0, 0);
+        Self { id, leader: None, term, commit, applied, voters, streams, store_bytes, unmoved_bytes, state }
+    }
+}
+
 /// The node, for the status page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Status {
@@ -169,8 +187,10 @@ pub struct Status {
     pub ready: bool,
     /// Why it stopped for good, if it did: the log could not be written or synced.
     pub failed: Option<String>,
-    /// Its groups.
+    /// The groups of its streams.
     pub groups: Vec<GroupStatus>,
+    /// The group of its keys and accounts.
+    pub control: GroupStatus,
     /// Bytes of the log's segments.
     pub wal_bytes: u64,
     /// Syncs of the log since the start.

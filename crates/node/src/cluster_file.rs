@@ -13,7 +13,8 @@ pub const NAME: &str = "cluster";
 const NAME_TEMPORARY: &str = "cluster.tmp";
 
 const MAGIC: &[u8; 8] = b"HWCLUSTR";
-const VERSION: u16 = 1;
+/// Version 1 had no control group.
+const VERSION: u16 = 2;
 const CLUSTER_ID_BYTES_MAX: usize = 64;
 /// Far above any cluster's file, so that a wrong file is not read whole.
 const FILE_BYTES_MAX: u64 = 4096;
@@ -35,7 +36,7 @@ pub enum ClusterFileError {
         error: DecodeError,
     },
     /// A later program wrote it.
-    #[error("{path} has format version {version}, which this program does not know; a later one wrote it")]
+    #[error("{path} has format version {version}, which this program does not know; another release wrote it")]
     Version {
         /// The file.
         path: PathBuf,
@@ -176,8 +177,8 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_1_are_those_of_its_golden_file() {
-        let golden = include_bytes!("../golden/cluster-1.bin");
+    fn the_bytes_of_version_2_are_those_of_its_golden_file() {
+        let golden = include_bytes!("../golden/cluster-2.bin");
         assert_eq!(sample().encode(), golden);
         let decoded = ClusterFile::decode(Bytes::from_static(golden), Path::new("cluster")).expect("readable");
         assert_eq!(decoded, sample());
@@ -194,13 +195,20 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_without_a_control_group_is_refused_by_version() {
+        let golden = include_bytes!("../golden/cluster-1.bin");
+        let refused = ClusterFile::decode(Bytes::from_static(golden), Path::new("cluster"));
+        assert!(matches!(refused, Err(ClusterFileError::Version { version: 1, .. })));
+    }
+
+    #[test]
     fn a_later_version_is_refused_by_name() {
         let mut bytes = sample().encode();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let body = bytes.len() - blake3::OUT_LEN;
         let digest = blake3::hash(&bytes[..body]);
         bytes[body..].copy_from_slice(digest.as_bytes());
         let refused = ClusterFile::decode(bytes.into(), Path::new("cluster"));
-        assert!(matches!(refused, Err(ClusterFileError::Version { version: 2, .. })));
+        assert!(matches!(refused, Err(ClusterFileError::Version { version: 3, .. })));
     }
 }

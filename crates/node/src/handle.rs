@@ -1,14 +1,15 @@
 //! The front ends' way in.
 
-use crate::api::{Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer};
+use crate::api::{ControlAnswer, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer};
 use crate::shard::{Input, Proposal, ReadLocated};
 use crate::threads::{Mail, Reply, Shared};
-use highwater_base::Incarnation;
+use highwater_base::{Incarnation, Millis};
+use highwater_control::View;
 use highwater_store::ReadError;
 use highwater_stream::{Head, Operation, Outcome, ProducerKey, ReadFrom, Refusal};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, mpsc};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// Bytes of a read that are fetched by the task that asks; more goes to the threads for blocking work.
 ///
@@ -66,6 +67,35 @@ impl Handle {
     pub fn issue_incarnation(&self) -> Incarnation {
         let mut random = self.shared.random.lock().unwrap_or_else(PoisonError::into_inner);
         Incarnation::issue(random.as_mut())
+    }
+
+    /// Random bits of the operating system's, good for secrets in production.
+    #[must_use]
+    pub fn draw(&self) -> u64 {
+        self.shared.random.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
+    }
+
+    /// The node's wall clock, which its commands carry.
+    #[must_use]
+    pub fn wall(&self) -> Millis {
+        self.shared.clock.wall()
+    }
+
+    /// What the control plane knows: every key, account and plan. Absent until the control group is known to be current;
+    /// after an acknowledged change never older than that.
+    #[must_use]
+    pub fn control_view(&self) -> watch::Receiver<Option<Arc<View>>> {
+        self.shared.control.subscribe()
+    }
+
+    /// Orders a change of the control plane and applies it. The node's clock gives it its time.
+    /// # Errors
+    /// [`Unavailable`]: whether it applied, its variants say.
+    pub async fn control(&self, operation: highwater_control::Operation) -> Result<ControlAnswer, Unavailable> {
+        let proposal = Proposal::control(self.shared.clock.wall(), operation);
+        let (sender, receiver) = oneshot::channel();
+        self.send(Input::Write { token: Reply::Control(sender), proposal })?;
+        receiver.await.unwrap_or(Err(Unavailable::OutcomeUnknown { leadership_lost: false }))
     }
 
     /// Asks for room for a body of `bytes`, before it is read. Hand the result to [`Self::write_admitted`].

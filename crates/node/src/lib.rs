@@ -35,7 +35,8 @@ pub mod solo;
 mod threads;
 
 pub use api::{
-    Durability, GroupState, GroupStatus, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer,
+    ControlAnswer, Durability, GroupState, GroupStatus, Identity, ReadAnswer, ReadRequest, Status, Unavailable,
+    WriteAnswer,
 };
 pub use config::Config;
 pub use handle::{Admission, Handle};

@@ -1,6 +1,6 @@
 //! A node with its threads.
 
-use crate::api::Identity;
+use crate::api::{GroupState, GroupStatus, Identity};
 use crate::config::Config;
 use crate::handle::Handle;
 use crate::open::{OpenError, Opened, open};
@@ -63,7 +63,8 @@ impl Node {
             ready: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             failed: watch::Sender::new(None),
-            groups: Mutex::default(),
+            groups: Mutex::new((Vec::new(), GroupStatus::down(cluster.groups, GroupState::Starting))),
+            control: watch::Sender::new(None),
         });
         let (mail, inbox) = mpsc::channel();
         let spawn_failed = |error: io::Error| OpenError::Io { path: config.data.clone(), error };

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::open::{OpenError, Opened, open};
 use crate::shard::{Answer, Input, Now, Output, ReadLocated, ShardCore, Token};
 use highwater_base::{GroupId, Random};
+use highwater_control::View;
 use highwater_disk::{Disk, File};
 use highwater_store::{Checkpoint, ReadError, StoreReader};
 use highwater_wal::{Frame, Log};
@@ -23,6 +24,7 @@ pub struct Solo<T> {
     appends: VecDeque<Vec<Frame>>,
     checkpoints: VecDeque<(GroupId, Checkpoint)>,
     answers: Vec<(T, Answer)>,
+    control: Option<Arc<View>>,
     failed: Option<String>,
     monotonic: u64,
     _lock: Arc<dyn File>,
@@ -42,6 +44,7 @@ impl<T: Token> Solo<T> {
             appends: VecDeque::new(),
             checkpoints: VecDeque::new(),
             answers: Vec::new(),
+            control: None,
             failed: None,
             monotonic: 0,
             _lock: lock,
@@ -127,6 +130,12 @@ impl<T: Token> Solo<T> {
         std::mem::take(&mut self.answers)
     }
 
+    /// What the control plane last published, once it serves.
+    #[must_use]
+    pub fn control(&self) -> Option<&Arc<View>> {
+        self.control.as_ref()
+    }
+
     /// Why the node stopped for good, if it did.
     #[must_use]
     pub fn failed(&self) -> Option<&str> {
@@ -163,6 +172,7 @@ impl<T: Token> Solo<T> {
             match output {
                 Output::Answer(token, answer) => self.answers.push((token, answer)),
                 Output::Append(frames) => self.appends.push_back(frames),
+                Output::Publish(view) => self.control = Some(view),
                 Output::Checkpoint(group, checkpoint) => self.checkpoints.push_back((group, checkpoint)),
                 Output::Reclaim(reclaim) => drop(reclaim),
                 Output::Release(owner, first_needed) => {

@@ -183,6 +183,7 @@ impl Service for Fake {
             uptime_ms: 2_500,
             ready,
             failed: None,
+            control: GroupStatus { id: 1, streams: 0, state: GroupState::Serving, ..group.clone() },
             groups: vec![group],
             wal_bytes: 4_096,
             wal_syncs: 7,

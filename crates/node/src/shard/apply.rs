@@ -2,9 +2,10 @@
 
 use super::group::GroupCore;
 use super::input::{Answer, Output};
-use crate::api::{Durability, WriteAnswer};
-use highwater_consensus::{Entry, EntryKind};
-use highwater_stream::{Applied, Command, Effect};
+use super::machine::Done;
+use crate::api::{ControlAnswer, Durability, WriteAnswer};
+use highwater_consensus::Entry;
+use highwater_stream::Effect;
 use highwater_wal::Location;
 
 impl<T> GroupCore<T> {
@@ -22,22 +23,28 @@ impl<T> GroupCore<T> {
             let location = self.take_location(entry.index)?;
             let index = entry.index;
             // Whoever proposed one that cannot be applied is told with the others who wait.
-            let done = apply_entry(entry, location, &mut self.machine, &mut self.store)?;
+            let done = self.machine.apply(entry, location, &mut self.store)?;
             let waiting = self.proposals.remove(&index);
             if let Some(waiting) = &waiting {
                 *uncommitted = uncommitted.saturating_sub(waiting.bytes);
             }
-            let Some((path, applied)) = done else { continue };
-            self.count(applied.effect);
-            if applied.effect.is_some() {
-                changed.push(path);
-            }
-            if let Some(token) = waiting.and_then(|waiting| waiting.token) {
-                let of = u32::try_from(self.raft.voters().len()).unwrap_or(u32::MAX);
-                let durability = Durability { synced: self.raft.voters_persisted(index), of };
-                let answer = WriteAnswer { result: applied.result, durability };
-                out.push(Output::Answer(token, Answer::Write(Ok(answer))));
-            }
+            let Some(done) = done else { continue };
+            let of = u32::try_from(self.raft.voters().len()).unwrap_or(u32::MAX);
+            let durability = Durability { synced: self.raft.voters_persisted(index), of };
+            let answer = match done {
+                Done::Stream(path, applied) => {
+                    self.count(applied.effect);
+                    if applied.effect.is_some() {
+                        changed.push(path);
+                    }
+                    Answer::Write(Ok(WriteAnswer { result: applied.result, durability }))
+                }
+                Done::Control(applied) => {
+                    self.unpublished |= applied.changed;
+                    Answer::Control(Ok(ControlAnswer { result: applied.result, durability }))
+                }
+            };
+            out.extend(waiting.and_then(|waiting| waiting.token).map(|token| Output::Answer(token, answer)));
         }
         self.raft.applied(last);
         Ok(())
@@ -57,36 +64,4 @@ impl<T> GroupCore<T> {
             Some(Effect::Append { .. }) | None => {}
         }
     }
-}
-
-/// Applies one entry to the machine, and its bytes, which lie in the log at `location`, to the store. `None` for an
-/// entry that is no command.
-/// # Errors
-/// What cannot be applied, in words: the group must stop, because every other replica would apply it.
-pub(super) fn apply_entry(
-    entry: Entry,
-    location: Location,
-    machine: &mut highwater_stream::Machine,
-    store: &mut highwater_store::Store,
-) -> Result<Option<(String, Applied)>, String> {
-    let index = entry.index;
-    match entry.kind {
-        EntryKind::Noop => return Ok(None),
-        EntryKind::Membership => {
-            return Err(format!("entry {index} changes the membership, which needs a later program"));
-        }
-        EntryKind::Command => {}
-    }
-    let command = Command::decode(entry.data()).map_err(|error| format!("entry {index} is no command: {error}"))?;
-    let within = command.body_range(location.length);
-    let applied = machine.apply(&command);
-    match applied.effect {
-        Some(Effect::Created { object, length }) if length > 0 => store.append(object, 0, location, within),
-        Some(Effect::Append { object, start, length, .. }) if length > 0 => {
-            store.append(object, start.0, location, within);
-        }
-        Some(Effect::Removed { object }) => store.remove(object),
-        Some(Effect::Created { .. } | Effect::Append { .. }) | None => {}
-    }
-    Ok(Some((command.path, applied)))
 }

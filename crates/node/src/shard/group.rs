@@ -2,13 +2,13 @@
 
 use super::checkpoint::CheckpointState;
 use super::input::{Answer, Output};
+use super::machine::GroupMachine;
 use super::read::{ReadAsked, Reads};
 use super::wait::Waiters;
 use crate::api::{GroupState, GroupStatus, Unavailable};
 use highwater_base::{GroupId, OwnerId};
 use highwater_consensus::{Batch, Group, Role};
 use highwater_store::Store;
-use highwater_stream::Machine;
 use highwater_wal::{Frame, Location};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -36,11 +36,13 @@ pub(super) struct GroupCore<T> {
     pub id: GroupId,
     pub owner: OwnerId,
     pub raft: Group,
-    pub machine: Machine,
+    pub machine: GroupMachine,
     pub store: Store,
     pub state: GroupState,
     /// Streams in the machine.
     pub streams: u64,
+    /// Whether the control plane's state moved since it was last published.
+    pub unpublished: bool,
     /// What was proposed here and is not yet applied, by entry.
     pub proposals: BTreeMap<u64, Waiting<T>>,
     /// Where the stored entries that are not yet applied lie in the log, in order.
@@ -100,7 +102,7 @@ impl<T> GroupCore<T> {
 
     /// Stops for good: everyone who waits is told, and nothing is applied any more. What is on disk stays.
     pub fn stop(&mut self, reason: String, out: &mut Vec<Output<T>>) {
-        tracing::error!(group = self.id.0, reason, "a group stopped");
+        tracing::error!(group = %self.owner, reason, "a group stopped");
         self.state = GroupState::Stopped(reason);
         out.push(Output::Abandon(self.owner));
         self.abandon(&Unavailable::ApplyStopped, out);
@@ -110,13 +112,33 @@ impl<T> GroupCore<T> {
     pub fn abandon(&mut self, reads: &Unavailable, out: &mut Vec<Output<T>>) {
         for (_, waiting) in std::mem::take(&mut self.proposals) {
             let unknown = Unavailable::OutcomeUnknown { leadership_lost: false };
-            out.extend(waiting.token.map(|token| Output::Answer(token, Answer::Write(Err(unknown)))));
+            out.extend(waiting.token.map(|token| self.unanswered(token, unknown)));
         }
         for asked in self.reads.take_all() {
             out.push(asked.refuse(reads.clone()));
         }
         for waiter in self.waiters.take_all() {
             out.push(Output::Answer(waiter.token, Answer::Read(Err(reads.clone()))));
+        }
+    }
+
+    /// The answer to a proposal of this group's kind that has no other.
+    pub fn unanswered(&self, token: T, why: Unavailable) -> Output<T> {
+        let answer = match self.machine {
+            GroupMachine::Streams(_) => Answer::Write(Err(why)),
+            GroupMachine::Control(_) => Answer::Control(Err(why)),
+        };
+        Output::Answer(token, answer)
+    }
+
+    /// Publishes what the control group knows, once it is current: never the state of a group that has yet to apply
+    /// what was acknowledged, or a key that was revoked would be taken for a moment.
+    pub fn publish(&mut self, out: &mut Vec<Output<T>>) {
+        if self.state == GroupState::Serving
+            && let Some(view) = self.machine.view().filter(|_| self.unpublished)
+        {
+            self.unpublished = false;
+            out.push(Output::Publish(view));
         }
     }
 
@@ -155,7 +177,7 @@ impl<T> GroupCore<T> {
         let standing = self.raft.standing();
         if self.state == GroupState::Starting && standing.role == Role::Leader && self.raft.reads_possible() {
             self.state = GroupState::Serving;
-            tracing::debug!(group = self.id.0, term = standing.term, applied = standing.applied, "a group serves");
+            tracing::debug!(group = %self.owner, term = standing.term, applied = standing.applied, "a group serves");
         }
     }
 }

@@ -1,12 +1,13 @@
 //! What goes into a shard's core and what comes out of it.
 
-use crate::api::{ReadAnswer, ReadRequest, Unavailable, WriteAnswer};
+use crate::api::{ControlAnswer, ReadAnswer, ReadRequest, Unavailable, WriteAnswer};
 use bytes::Bytes;
 use highwater_base::{GroupId, Incarnation, Millis, Offset, OwnerId};
 use highwater_consensus::entry::ENTRY_HEADER_BYTES;
 use highwater_store::{Checkpoint, CheckpointDone, CheckpointError, ReadError, ReadPlan, Reclaim, StoreReader};
 use highwater_stream::{Command, Head, Operation, Outcome, ProducerKey, Refusal};
 use highwater_wal::{AppendError, Frame, Location};
+use std::sync::Arc;
 
 /// The moment of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,14 +26,23 @@ pub trait Token {
 
 impl Token for u64 {}
 
+/// Which group a write is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// That of the stream at a path.
+    Stream(String),
+    /// The control group.
+    Control,
+}
+
 /// A write as it is proposed: a command, encoded behind the room for an entry's header.
 #[derive(Debug)]
 pub struct Proposal {
-    /// The stream's path, which decides the group.
-    pub path: String,
+    /// Whose it is.
+    pub place: Place,
     /// The record.
     pub record: Vec<u8>,
-    /// Whether it makes room: a delete may use what a full log keeps back for it.
+    /// Whether it may use what a full log keeps back: a delete, which makes room, and what a key is revoked with.
     pub makes_room: bool,
 }
 
@@ -43,14 +53,31 @@ impl Proposal {
         let makes_room = matches!(operation, Operation::Delete { .. });
         let command = Command { at, path, operation };
         let record = command.encode_behind(&[0; ENTRY_HEADER_BYTES]);
-        Self { path: command.path, record, makes_room }
+        Self { place: Place::Stream(command.path), record, makes_room }
+    }
+
+    /// Encodes a change of the control plane.
+    #[must_use]
+    pub fn control(at: Millis, operation: highwater_control::Operation) -> Self {
+        let command = highwater_control::Command { at, operation };
+        let record = command.encode_behind(&[0; ENTRY_HEADER_BYTES]);
+        Self { place: Place::Control, record, makes_room: true }
+    }
+
+    /// The answer to one of this kind that is not proposed.
+    pub(super) fn refuse<T>(place: &Place, token: T, why: Unavailable) -> Output<T> {
+        let answer = match place {
+            Place::Stream(_) => Answer::Write(Err(why)),
+            Place::Control => Answer::Control(Err(why)),
+        };
+        Output::Answer(token, answer)
     }
 }
 
 /// What a shard's core is told.
 #[derive(Debug)]
 pub enum Input<T> {
-    /// Order a write and apply it; answered with [`Answer::Write`].
+    /// Order a write and apply it; answered with [`Answer::Write`], or [`Answer::Control`] for the control plane.
     Write {
         /// Who waits.
         token: T,
@@ -107,6 +134,8 @@ pub enum Output<T> {
     Answer(T, Answer),
     /// Make these frames durable, as one batch, and say so with [`Input::Appended`]. One at a time.
     Append(Vec<Frame>),
+    /// Tell the front ends what the control plane knows now, before any answer that comes out with this.
+    Publish(Arc<highwater_control::View>),
     /// Run a checkpoint, away from the shard's thread. One at a time.
     Checkpoint(GroupId, Checkpoint),
     /// Delete data files that nothing names any more, by dropping this where I/O is done.
@@ -124,6 +153,8 @@ pub enum Output<T> {
 pub enum Answer {
     /// To a write.
     Write(Result<WriteAnswer, Unavailable>),
+    /// To a change of the control plane.
+    Control(Result<ControlAnswer, Unavailable>),
     /// To a head.
     Head(Result<Result<Head, Refusal>, Unavailable>),
     /// To a read: where the bytes are.

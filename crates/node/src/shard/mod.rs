@@ -8,17 +8,18 @@ mod apply;
 mod checkpoint;
 mod group;
 mod input;
+mod machine;
 mod read;
 mod recover;
 mod wait;
 
-pub use input::{Answer, Input, Now, Output, Proposal, ReadLocated, Token};
+pub use input::{Answer, Input, Now, Output, Place, Proposal, ReadLocated, Token};
 pub use recover::{Recovery, bootstrap};
 
 use crate::api::{GroupState, GroupStatus, ReadRequest, Unavailable};
 use crate::route::group_of;
 use group::{GroupCore, Handed, Waiting};
-use highwater_base::{GroupId, OwnerId};
+use highwater_base::GroupId;
 use highwater_wal::{AppendError, Frame, Location};
 use read::{Question, ReadAsked};
 use std::collections::BTreeSet;
@@ -90,6 +91,7 @@ struct Full {
 /// All groups of a node. `T` is who waits for an answer.
 pub struct ShardCore<T> {
     options: ShardOptions,
+    /// Those of the streams by their number, and the control group behind them.
     slots: Vec<Slot<T>>,
     /// Groups that have something to do in this turn.
     dirty: BTreeSet<u32>,
@@ -112,6 +114,7 @@ pub struct ShardCore<T> {
 impl<T: Token> ShardCore<T> {
     /// Starts every group: a lone voter leads as soon as its first entry is durable.
     pub fn start(&mut self, now: Now, out: &mut Vec<Output<T>>) {
+        let mut abandoned = Vec::new();
         for (number, slot) in (0..).zip(&mut self.slots) {
             if let Some(group) = slot.up() {
                 if group.raft.voters().len() == 1 {
@@ -119,9 +122,10 @@ impl<T: Token> ShardCore<T> {
                 }
                 self.dirty.insert(number);
             } else {
-                out.push(Output::Abandon(OwnerId::group(GroupId(number))));
+                abandoned.push(number);
             }
         }
+        out.extend(abandoned.into_iter().map(|number| Output::Abandon(recover::owner(number, self.groups()))));
         self.turn(now, out);
     }
 
@@ -182,7 +186,7 @@ impl<T: Token> ShardCore<T> {
                 let Some(waiting) = group.proposals.remove(&index) else { continue };
                 self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(waiting.bytes);
                 let lost = Unavailable::OutcomeUnknown { leadership_lost: true };
-                out.extend(waiting.token.map(|token| Output::Answer(token, Answer::Write(Err(lost)))));
+                out.extend(waiting.token.map(|token| group.unanswered(token, lost)));
             }
             group.note_confirmations(&ready.reads, &ready.reads_lost, out);
             if let Err(reason) = group.apply(ready.committed, &mut self.uncommitted_bytes, &mut changed, out) {
@@ -192,6 +196,7 @@ impl<T: Token> ShardCore<T> {
             }
         }
         group.note_standing();
+        group.publish(out);
         for path in changed {
             group.wake(&path, out);
         }
@@ -200,9 +205,12 @@ impl<T: Token> ShardCore<T> {
 
     fn propose(&mut self, token: T, proposal: Proposal, out: &mut Vec<Output<T>>) {
         let bytes = proposal.record.len() as u64;
-        let id = group_of(&proposal.path, self.groups());
+        let id = match &proposal.place {
+            Place::Stream(path) => group_of(path, self.groups()),
+            Place::Control => GroupId(self.groups()),
+        };
         if let Some(why) = self.pressure(bytes, proposal.makes_room) {
-            out.push(Output::Answer(token, Answer::Write(Err(why))));
+            out.push(Proposal::refuse(&proposal.place, token, why));
             return;
         }
         let proposed = self.serving(id.0).and_then(|group| match group.raft.propose(proposal.record) {
@@ -215,7 +223,7 @@ impl<T: Token> ShardCore<T> {
                 self.uncommitted_bytes += bytes;
                 self.dirty.insert(id.0);
             }
-            Err(why) => out.push(Output::Answer(token, Answer::Write(Err(why)))),
+            Err(why) => out.push(Proposal::refuse(&proposal.place, token, why)),
         }
     }
 
@@ -379,10 +387,9 @@ impl<T: Token> ShardCore<T> {
         }
         for slot in &mut self.slots {
             let Some(group) = slot.up() else { continue };
-            for token in group.proposals.values_mut().filter_map(|waiting| waiting.token.take()) {
-                let unknown = Unavailable::OutcomeUnknown { leadership_lost: false };
-                out.push(Output::Answer(token, Answer::Write(Err(unknown))));
-            }
+            let waiting: Vec<T> = group.proposals.values_mut().filter_map(|waiting| waiting.token.take()).collect();
+            let unknown = Unavailable::OutcomeUnknown { leadership_lost: false };
+            out.extend(waiting.into_iter().map(|token| group.unanswered(token, unknown.clone())));
         }
     }
 
@@ -446,8 +453,9 @@ impl<T: Token> ShardCore<T> {
         span.saturating_mul(self.options.wal_segment_bytes)
     }
 
+    /// How many groups the streams have.
     fn groups(&self) -> u32 {
-        u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
     }
 
     /// Readers that wait.
@@ -499,24 +507,22 @@ impl<T: Token> ShardCore<T> {
         }
     }
 
-    /// The groups, for the status page.
+    /// The groups of the streams, for the status page.
     #[must_use]
     pub fn status(&self) -> Vec<GroupStatus> {
-        let status = |(id, slot): (u32, &Slot<T>)| match slot {
+        (0..self.groups()).map(|number| self.group_status(number)).collect()
+    }
+
+    /// The control group, for the status page.
+    #[must_use]
+    pub fn control_status(&self) -> GroupStatus {
+        self.group_status(self.groups())
+    }
+
+    fn group_status(&self, number: u32) -> GroupStatus {
+        match &self.slots[number as usize] {
             Slot::Up(group) => group.status(),
-            Slot::Down(state) => GroupStatus {
-                id,
-                leader: None,
-                term: 0,
-                commit: 0,
-                applied: 0,
-                voters: Vec::new(),
-                streams: 0,
-                store_bytes: 0,
-                unmoved_bytes: 0,
-                state: state.clone(),
-            },
-        };
-        (0..).zip(&self.slots).map(status).collect()
+            Slot::Down(state) => GroupStatus::down(number, state.clone()),
+        }
     }
 }

@@ -106,11 +106,12 @@ impl<T> GroupCore<T> {
         let (due, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.reads.confirmed).into_iter().partition(|(index, _)| *index <= applied);
         self.reads.confirmed = later;
+        let Some(streams) = self.machine.streams() else { return };
         for ReadAsked { token, question } in due.into_iter().flat_map(|(_, reads)| reads) {
             let answer = match question {
-                Question::Head { path, at } => Answer::Head(Ok(self.machine.head(&path, at))),
+                Question::Head { path, at } => Answer::Head(Ok(streams.head(&path, at))),
                 Question::Early { path, incarnation, key } => {
-                    Answer::Early(Ok(self.machine.early(&path, incarnation, &key)))
+                    Answer::Early(Ok(streams.early(&path, incarnation, &key)))
                 }
                 Question::Read(request) => match self.evaluate(request) {
                     Evaluated::Answer(answer) => answer,
@@ -154,7 +155,10 @@ impl<T> GroupCore<T> {
     }
 
     fn evaluate(&self, request: ReadRequest) -> Evaluated {
-        let scope = match self.machine.check_read(&request.path, request.incarnation, request.from) {
+        let Some(streams) = self.machine.streams() else {
+            return Evaluated::Answer(Answer::Read(Ok(Err(Refusal::StreamNotFound))));
+        };
+        let scope = match streams.check_read(&request.path, request.incarnation, request.from) {
             Ok(scope) => scope,
             Err(refusal) => return Evaluated::Answer(Answer::Read(Ok(Err(refusal)))),
         };
@@ -198,7 +202,7 @@ impl<T> GroupCore<T> {
     /// Answers a read from the state as it is, unless the answer would be one that needs confirmation: that a stream is
     /// not there, or is another one.
     pub fn read_local(&self, request: &ReadRequest) -> Option<Answer> {
-        match self.machine.check_read(&request.path, request.incarnation, request.from) {
+        match self.machine.streams()?.check_read(&request.path, request.incarnation, request.from) {
             Err(Refusal::StreamNotFound | Refusal::IncarnationMismatch { .. } | Refusal::OffsetOutOfRange { .. }) => {
                 None
             }

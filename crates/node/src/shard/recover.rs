@@ -2,6 +2,7 @@
 
 use super::checkpoint::CheckpointState;
 use super::group::{FRAME_BASE, FRAME_ENTRY, FRAME_HARD_STATE, GroupCore};
+use super::machine::{Done, GroupMachine};
 use super::read::Reads;
 use super::wait::Waiters;
 use super::{Pending, ShardCore, ShardOptions, Slot};
@@ -10,7 +11,6 @@ use highwater_base::{GroupId, NodeId, OwnerId, Random};
 use highwater_consensus::{Base, Entry, Group, GroupOptions, HardState, RecoveredLog};
 use highwater_disk::Disk;
 use highwater_store::{Loaded, Store, StoreReader};
-use highwater_stream::Machine;
 use highwater_wal::{AppendError, Frame, Location, LogReader, Poisoned, Recovered, ReplayedFrame, Verdict};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
@@ -25,7 +25,7 @@ pub struct Recovery<'a> {
     pub directory: &'a Path,
     /// This node.
     pub node: NodeId,
-    /// How many groups there are.
+    /// How many groups the streams have.
     pub groups: u32,
     /// What opening the log found.
     pub recovered: &'a Recovered,
@@ -33,6 +33,16 @@ pub struct Recovery<'a> {
     pub first_start: bool,
     /// How the stores are kept.
     pub store: highwater_store::Options,
+}
+
+/// The owner of the log's frames and of the store of a slot: the control group comes behind those of the streams.
+pub(super) fn owner(number: u32, groups: u32) -> OwnerId {
+    if number < groups { OwnerId::group(GroupId(number)) } else { OwnerId::CONTROL }
+}
+
+/// The owners of all slots, in order.
+fn owners(groups: u32) -> impl Iterator<Item = OwnerId> {
+    (0..=groups).map(move |number| owner(number, groups))
 }
 
 /// Writes the first record of every group that has none yet, and makes it durable. Once in a node's life.
@@ -44,9 +54,8 @@ pub fn bootstrap(
     node: NodeId,
     groups: u32,
 ) -> Result<(), AppendError> {
-    let owners = (0..groups).map(|g| OwnerId::group(GroupId(g)));
     let base = Base::bootstrap(node);
-    let frames: Vec<Frame> = owners
+    let frames: Vec<Frame> = owners(groups)
         .filter(|owner| recovered.owners().get(owner).is_none_or(|o| o.frames == 0))
         .map(|owner| Frame { owner, kind: FRAME_BASE, position: base.index, payload: base.encode() })
         .collect();
@@ -60,7 +69,7 @@ pub fn bootstrap(
 /// A group while its records are read.
 struct Recovering {
     store: Store,
-    machine: Machine,
+    machine: GroupMachine,
     streams: u64,
     log: Option<RecoveredLog>,
     located: VecDeque<(u64, Location)>,
@@ -79,17 +88,18 @@ impl<T> ShardCore<T> {
         random: &mut dyn Random,
     ) -> (Self, Vec<Option<StoreReader>>) {
         let mut groups: Vec<Result<Recovering, String>> =
-            (0..recovery.groups).map(|g| open_group(recovery, GroupId(g))).collect();
+            owners(recovery.groups).map(|owner| open_group(recovery, owner)).collect();
         let segment_newest = replay(recovery, &mut groups);
         let mut readers = Vec::new();
         let mut slots = Vec::new();
         for (id, group) in (0..).map(GroupId).zip(groups) {
-            let up = group.and_then(|group| finish(recovery, id, group, random));
+            let owner = owner(id.0, recovery.groups);
+            let up = group.and_then(|group| finish(recovery, id, owner, group, random));
             readers.push(up.as_ref().ok().map(|group| group.store.reader(log.clone())));
             slots.push(match up {
                 Ok(group) => Slot::Up(Box::new(group)),
                 Err(reason) => {
-                    tracing::error!(group = id.0, reason, "a group cannot be believed and refuses to serve");
+                    tracing::error!(group = %owner, reason, "a group cannot be believed and refuses to serve");
                     Slot::Down(GroupState::Damaged(reason))
                 }
             });
@@ -112,8 +122,7 @@ impl<T> ShardCore<T> {
     }
 }
 
-fn open_group(recovery: &Recovery<'_>, id: GroupId) -> Result<Recovering, String> {
-    let owner = OwnerId::group(id);
+fn open_group(recovery: &Recovery<'_>, owner: OwnerId) -> Result<Recovering, String> {
     match recovery.recovered.verdict(owner) {
         Verdict::Whole => {}
         Verdict::Recovering { segment, offset } => {
@@ -123,7 +132,7 @@ fn open_group(recovery: &Recovery<'_>, id: GroupId) -> Result<Recovering, String
             return Err(format!("its log is damaged: segment {segment}, byte {offset}"));
         }
     }
-    let directory = recovery.directory.join(id.to_string());
+    let directory = recovery.directory.join(owner.to_string());
     let (store, loaded) = Store::open(Arc::clone(&recovery.disk), &directory, owner, recovery.store.clone())
         .map_err(|error| format!("its store does not open: {error}"))?;
     let Loaded { applied, meta, objects } = loaded;
@@ -141,9 +150,9 @@ fn open_group(recovery: &Recovery<'_>, id: GroupId) -> Result<Recovering, String
     if released > base_index + 1 {
         return Err(format!("its checkpoint stands at entry {base_index}, and its log begins at {released}"));
     }
-    let streams = objects.len() as u64;
-    let machine = Machine::load(highwater_stream::Options::default(), objects)
-        .map_err(|error| format!("its checkpoint holds a stream that does not read: {error}"))?;
+    let streams = if owner == OwnerId::CONTROL { 0 } else { objects.len() as u64 };
+    let machine = GroupMachine::load(owner, objects)
+        .map_err(|error| format!("its checkpoint holds a record that does not read: {error}"))?;
     let (log, checkpoint) = (base.map(RecoveredLog::new), CheckpointState::default());
     Ok(Recovering { store, machine, streams, log, located: VecDeque::new(), checkpoint })
 }
@@ -151,8 +160,7 @@ fn open_group(recovery: &Recovery<'_>, id: GroupId) -> Result<Recovering, String
 /// Reads every surviving frame once, in the log's order; returns the newest segment.
 fn replay(recovery: &Recovery<'_>, groups: &mut [Result<Recovering, String>]) -> u64 {
     let mut newest = 0;
-    let numbers: BTreeMap<OwnerId, usize> =
-        (0..recovery.groups).map(|g| (OwnerId::group(GroupId(g)), g as usize)).collect();
+    let numbers: BTreeMap<OwnerId, usize> = owners(recovery.groups).zip(0..).collect();
     let read = recovery.recovered.replay(
         |owner| numbers.contains_key(&owner),
         |frame| -> Result<(), Infallible> {
@@ -214,8 +222,10 @@ impl Recovering {
             let Some((_, location)) = self.located.pop_front().filter(|(index, _)| *index == entry.index) else {
                 return Err(format!("entry {} has no place in the log", entry.index));
             };
-            let applied = super::apply::apply_entry(entry, location, &mut self.machine, &mut self.store)?;
-            match applied.and_then(|(_, applied)| applied.effect) {
+            let Some(Done::Stream(_, applied)) = self.machine.apply(entry, location, &mut self.store)? else {
+                continue;
+            };
+            match applied.effect {
                 Some(highwater_stream::Effect::Created { .. }) => self.streams += 1,
                 Some(highwater_stream::Effect::Removed { .. }) => self.streams = self.streams.saturating_sub(1),
                 Some(highwater_stream::Effect::Append { .. }) | None => {}
@@ -228,6 +238,7 @@ impl Recovering {
 fn finish<T>(
     recovery: &Recovery<'_>,
     id: GroupId,
+    owner: OwnerId,
     group: Recovering,
     random: &mut dyn Random,
 ) -> Result<GroupCore<T>, String> {
@@ -236,12 +247,13 @@ fn finish<T>(
     let raft = Group::open(recovery.node, log, GroupOptions::default(), random).map_err(|error| error.to_string())?;
     Ok(GroupCore {
         id,
-        owner: OwnerId::group(id),
+        owner,
         raft,
         machine,
         store,
         state: GroupState::Starting,
         streams,
+        unpublished: true,
         proposals: BTreeMap::new(),
         located,
         reads: Reads::new(),

@@ -15,6 +15,7 @@ pub(crate) use shard::{ShardThread, run};
 use crate::api::{GroupStatus, Identity, Status};
 use crate::shard::Input;
 use highwater_base::{Clock, Random};
+use highwater_control::View;
 use highwater_store::StoreReader;
 use highwater_wal::WriterHandle;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +25,7 @@ use tokio::sync::watch;
 /// What the shard's thread is sent.
 pub(crate) enum Mail {
     Input(Input<Reply>),
-    Status(mpsc::Sender<Vec<GroupStatus>>),
+    Status(mpsc::Sender<(Vec<GroupStatus>, GroupStatus)>),
     /// Finish what is under way and end.
     Stop,
 }
@@ -69,7 +70,10 @@ pub(crate) struct Shared {
     pub ready: AtomicBool,
     pub closing: AtomicBool,
     pub failed: watch::Sender<Option<String>>,
-    pub groups: Mutex<Vec<GroupStatus>>,
+    /// The groups of the streams and the control group, as they last were.
+    pub groups: Mutex<(Vec<GroupStatus>, GroupStatus)>,
+    /// What the control plane knows; absent until it is known to be current.
+    pub control: watch::Sender<Option<Arc<View>>>,
 }
 
 impl Shared {
@@ -94,12 +98,14 @@ impl Shared {
 
     pub fn status(&self) -> Status {
         let metrics = self.writer.metrics();
+        let (groups, control) = self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Status {
             identity: self.identity.clone(),
             uptime_ms: self.clock.monotonic().saturating_sub(self.opened_ms),
             ready: self.is_ready(),
             failed: self.failed.borrow().clone(),
-            groups: self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            groups,
+            control,
             wal_bytes: metrics.log_bytes,
             wal_syncs: metrics.syncs,
             wal_batches: metrics.batches,

@@ -1,6 +1,6 @@
 //! Where an answer goes.
 
-use crate::api::{Unavailable, WriteAnswer};
+use crate::api::{ControlAnswer, Unavailable, WriteAnswer};
 use crate::handle::Admission;
 use crate::shard::{Answer, ReadLocated, Token};
 use highwater_stream::{Head, Outcome, Refusal};
@@ -9,6 +9,7 @@ use tokio::sync::oneshot::Sender;
 /// A task that waits. A write holds its room for the body until it is answered.
 pub(crate) enum Reply {
     Write(Sender<Result<WriteAnswer, Unavailable>>, Admission),
+    Control(Sender<Result<ControlAnswer, Unavailable>>),
     Head(Sender<Result<Result<Head, Refusal>, Unavailable>>),
     Read(Sender<Result<Result<ReadLocated, Refusal>, Unavailable>>),
     Early(Sender<Result<Option<Result<Outcome, Refusal>>, Unavailable>>),
@@ -22,6 +23,7 @@ impl Reply {
                 drop(admission);
                 sender.send(answer).is_err()
             }
+            (Self::Control(sender), Answer::Control(answer)) => sender.send(answer).is_err(),
             (Self::Head(sender), Answer::Head(answer)) => sender.send(answer).is_err(),
             (Self::Read(sender), Answer::Read(answer)) => sender.send(answer).is_err(),
             (Self::Early(sender), Answer::Early(answer)) => sender.send(answer).is_err(),
@@ -38,6 +40,7 @@ impl Token for Reply {
     fn abandoned(&self) -> bool {
         match self {
             Self::Write(sender, _) => sender.is_closed(),
+            Self::Control(sender) => sender.is_closed(),
             Self::Head(sender) => sender.is_closed(),
             Self::Read(sender) => sender.is_closed(),
             Self::Early(sender) => sender.is_closed(),

@@ -51,7 +51,7 @@ pub(crate) fn run(mut thread: ShardThread) {
         for mail in first.into_iter().chain(thread.mail.try_iter().take(INPUTS_MAX)) {
             match mail {
                 Mail::Input(input) => thread.core.step(now, input, &mut out),
-                Mail::Status(sender) => drop(sender.send(thread.core.status())),
+                Mail::Status(sender) => drop(sender.send((thread.core.status(), thread.core.control_status()))),
                 Mail::Stop => {
                     stop_at.get_or_insert(now.monotonic + DRAIN_MS_MAX);
                 }
@@ -79,7 +79,8 @@ pub(crate) fn run(mut thread: ShardThread) {
     }
     thread.core.close(&mut out);
     thread.perform(&mut out);
-    *thread.shared.groups.lock().unwrap_or_else(PoisonError::into_inner) = thread.core.status();
+    let groups = (thread.core.status(), thread.core.control_status());
+    *thread.shared.groups.lock().unwrap_or_else(PoisonError::into_inner) = groups;
 }
 
 impl ShardThread {
@@ -106,6 +107,7 @@ impl ShardThread {
                     let done = move |result| drop(mail.send(Mail::Input(Input::Appended(result))));
                     self.writer.submit(frames, Box::new(done));
                 }
+                Output::Publish(view) => drop(self.shared.control.send_replace(Some(view))),
                 Output::Checkpoint(group, checkpoint) => self.background(Work::Checkpoint(group, checkpoint)),
                 Output::Reclaim(reclaim) => self.background(Work::Reclaim(reclaim)),
                 Output::Release(owner, first_needed) => self.writer.release(owner, first_needed),

@@ -5,7 +5,7 @@ use highwater_consensus::entry::ENTRY_HEADER_BYTES;
 use highwater_disk::sim::Operation as On;
 use highwater_node::Unavailable;
 use highwater_node::api::GroupState;
-use highwater_node::shard::{Answer, Input, Proposal};
+use highwater_node::shard::{Answer, Input, Place, Proposal};
 
 #[test]
 fn a_sync_that_fails_answers_no_one_and_stops_the_node() {
@@ -332,7 +332,8 @@ fn a_group_that_stopped_makes_no_checkpoint_and_does_not_fill_the_log_either() {
         host.disk.files().into_iter().filter(|(path, _)| path.starts_with("/data/store/g0")).collect()
     };
     let (_, good) = host.proposal(&in_0, append(&[7; 60_000]));
-    let unreadable = Proposal { path: in_0.clone(), record: vec![0xff; ENTRY_HEADER_BYTES + 20], makes_room: false };
+    let unreadable =
+        Proposal { place: Place::Stream(in_0.clone()), record: vec![0xff; ENTRY_HEADER_BYTES + 20], makes_room: false };
     let token = host.token();
     host.node().turn([good, Input::Write { token, proposal: unreadable }]);
     let before = files(&host);

@@ -20,9 +20,7 @@ pub struct Loaded {
     pub applied: u64,
     /// The caller's bytes of that checkpoint.
     pub meta: Bytes,
-    /// Key and state of every object that was given a state, in order of the keys.
-    ///
-    /// One without is named by the state of another, or by `meta`.
+    /// Every object's key and state, in order of the keys; the state is empty if the object was never given one.
     pub objects: Vec<(u64, Bytes)>,
 }
 
@@ -147,9 +145,7 @@ impl Store {
         let mut loaded = Loaded { applied: contents.head.applied, meta: contents.head.meta, objects: Vec::new() };
         let mut objects = BTreeMap::new();
         for (key, mut image) in contents.objects {
-            if !image.state.is_empty() {
-                loaded.objects.push((key, image.state));
-            }
+            loaded.objects.push((key, image.state));
             if !image.extents.is_empty() {
                 image.extents.shrink_to_fit();
                 objects.insert(key, image.extents);

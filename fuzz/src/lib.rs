@@ -73,7 +73,7 @@ pub fn stream_command(data: &[u8]) {
 /// A stream's stored state.
 pub fn stream_state(data: &[u8]) {
     let objects = vec![(1 << 52, Bytes::copy_from_slice(data))];
-    drop(Machine::load(StreamOptions::default(), objects));
+    drop(Machine::load(StreamOptions::default(), Bytes::new(), objects));
 }
 
 /// What a Raft group stores and sends.

@@ -9,6 +9,20 @@ pub const REQUEST_BYTES_MAX: u64 = 32 << 20;
 /// Bytes of one snapshot, advertised as `Ursula-Max-Snapshot-Bytes`.
 pub const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
 
+/// Parts of one snapshot.
+///
+/// With parts of 256 KiB the largest snapshot still fits; a list of them is 32 KiB in a stream's record.
+pub const SNAPSHOT_PARTS_MAX: usize = 4_096;
+
+/// Parts staged for one stream and not used: two whole snapshots under way.
+pub const STAGED_PARTS_MAX: u64 = 8_192;
+
+/// Bytes of these parts; the same two snapshots.
+pub const STAGED_BYTES_MAX: u64 = 2 * SNAPSHOT_BYTES_MAX;
+
+/// Milliseconds after which a part that no snapshot took is removed: one day.
+pub const STAGED_MS_MAX: u64 = 24 * 3_600_000;
+
 /// Bytes of the body of one read's answer; a longer range is read in several requests.
 ///
 /// Two batches of 4 MiB, so that a restore moves at full speed with a bounded buffer.

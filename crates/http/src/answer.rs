@@ -56,7 +56,30 @@ pub(crate) fn write(answer: WriteAnswer, head: &Parts) -> Result<Response, Error
             headers.insert(names::PRODUCER_OUTCOME, HeaderValue::from_static("receipt-evicted"));
             StatusCode::NO_CONTENT
         }
-        Outcome::Deleted => StatusCode::NO_CONTENT,
+        Outcome::PartStaged { part, incarnation } => {
+            set(headers, names::STREAM_SNAPSHOT_PART, part);
+            set(headers, names::STREAM_INCARNATION, incarnation);
+            StatusCode::CREATED
+        }
+        Outcome::PartsDiscarded { incarnation } => {
+            set(headers, names::STREAM_INCARNATION, incarnation);
+            StatusCode::NO_CONTENT
+        }
+        Outcome::Published { snapshot, incarnation } => {
+            set(headers, names::STREAM_SNAPSHOT_OFFSET, snapshot.offset);
+            set(headers, names::STREAM_SNAPSHOT_DIGEST, snapshot.digest);
+            set(headers, names::STREAM_INCARNATION, incarnation);
+            StatusCode::NO_CONTENT
+        }
+        Outcome::Retained { offset, incarnation } => {
+            set(headers, names::STREAM_RETAINED_OFFSET, offset);
+            set(headers, names::STREAM_INCARNATION, incarnation);
+            StatusCode::NO_CONTENT
+        }
+        // Nobody asks for the others from outside.
+        Outcome::Deleted | Outcome::Touched | Outcome::Expired { .. } | Outcome::HistoryBegun | Outcome::Led => {
+            StatusCode::NO_CONTENT
+        }
     };
     *response.status_mut() = status;
     Ok(response)

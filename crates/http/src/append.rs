@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use highwater_base::Incarnation;
 use highwater_node::WriteAnswer;
-use highwater_stream::{Append, Operation, ProducerKey};
+use highwater_stream::{Append, BodyFault, Operation, ProducerKey};
 use hyper::body::Body as _;
 
 /// Bytes of a body from which on its key is looked up before the body is read: sending this much again costs more
@@ -64,7 +64,7 @@ pub(crate) async fn append<S: Service>(
     let operation = Operation::Append(Append {
         incarnation: asked.incarnation,
         producer: asked.producer,
-        digest_matches: body::digest_matches(&whole.bytes, digest).await,
+        body_fault: (!body::digest_matches(&whole.bytes, digest).await).then_some(BodyFault::DigestMismatch),
         content_type: asked.content_type,
         stream_seq: asked.stream_seq,
         close: asked.close,

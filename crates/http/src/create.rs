@@ -38,6 +38,7 @@ pub(crate) async fn create<S: Service>(
         closed,
         incarnation,
         new_incarnation: app.service.issue_incarnation(),
+        expiry: None,
         body: whole.bytes,
     });
     let answer = app.service.write(path, operation, whole.admission).await?;

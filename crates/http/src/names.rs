@@ -43,6 +43,12 @@ names! {
     STREAM_NEXT_OFFSET = "stream-next-offset";
     /// The first offset that can still be read.
     STREAM_RETAINED_OFFSET = "stream-retained-offset";
+    /// The offset of the latest snapshot, or of the one that was published.
+    STREAM_SNAPSHOT_OFFSET = "stream-snapshot-offset";
+    /// Its digest.
+    STREAM_SNAPSHOT_DIGEST = "stream-snapshot-digest";
+    /// The id of a part that was staged.
+    STREAM_SNAPSHOT_PART = "stream-snapshot-part";
     /// Close it, or it is closed.
     STREAM_CLOSED = "stream-closed";
     /// The read reached the end of the stream.
@@ -69,6 +75,12 @@ names! {
     URSULA_CLUSTER_ID = "ursula-cluster-id";
     /// The largest request body.
     URSULA_MAX_REQUEST_BYTES = "ursula-max-request-bytes";
+    /// The largest snapshot.
+    URSULA_MAX_SNAPSHOT_BYTES = "ursula-max-snapshot-bytes";
+    /// Parts that may be staged for one stream and not used.
+    URSULA_MAX_STAGED_PARTS = "ursula-max-staged-parts";
+    /// Bytes of these parts.
+    URSULA_MAX_STAGED_BYTES = "ursula-max-staged-bytes";
     /// The group that has no leader.
     RAFT_GROUP = "x-ursula-raft-group";
     /// On how many copies a write is on disk, out of how many.

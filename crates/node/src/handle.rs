@@ -128,7 +128,7 @@ impl Handle {
     /// # Errors
     /// [`Unavailable`]: whether it applied, its variants say.
     pub async fn write(&self, path: String, operation: Operation) -> Result<WriteAnswer, Unavailable> {
-        let admission = self.admit(body_bytes(&operation))?;
+        let admission = self.admit(operation.body().len() as u64)?;
         self.write_admitted(path, operation, admission).await
     }
 
@@ -245,13 +245,5 @@ impl Handle {
             return Err(Unavailable::ApplyStopped);
         }
         self.mail.send(Mail::Input(input)).map_err(|_| Unavailable::GroupRestarting)
-    }
-}
-
-fn body_bytes(operation: &Operation) -> u64 {
-    match operation {
-        Operation::Create(create) => create.body.len() as u64,
-        Operation::Append(append) => append.body.len() as u64,
-        Operation::Delete { .. } => 0,
     }
 }

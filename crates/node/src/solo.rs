@@ -4,7 +4,7 @@ use crate::api::ReadAnswer;
 use crate::config::Config;
 use crate::open::{OpenError, Opened, open};
 use crate::shard::{Answer, Input, Now, Output, ReadLocated, ShardCore, Token};
-use highwater_base::{GroupId, Random};
+use highwater_base::{GroupId, Millis, Random};
 use highwater_control::View;
 use highwater_disk::{Disk, File};
 use highwater_store::{Checkpoint, ReadError, StoreReader};
@@ -27,6 +27,7 @@ pub struct Solo<T> {
     control: Option<Arc<View>>,
     failed: Option<String>,
     monotonic: u64,
+    wall: Millis,
     _lock: Arc<dyn File>,
 }
 
@@ -47,6 +48,7 @@ impl<T: Token> Solo<T> {
             control: None,
             failed: None,
             monotonic: 0,
+            wall: Millis(0),
             _lock: lock,
         };
         let mut out = Vec::new();
@@ -77,10 +79,16 @@ impl<T: Token> Solo<T> {
         self.take(out);
     }
 
+    /// Sets the wall clock, by which streams expire; [`Self::pass`] moves it on.
+    pub fn set_wall(&mut self, wall: Millis) {
+        self.wall = wall;
+    }
+
     /// Lets time pass, a tick at each 100 ms.
     pub fn pass(&mut self, milliseconds: u64) {
         for _ in 0..milliseconds / 100 {
             self.monotonic += 100;
+            self.wall = self.wall.plus(100);
             self.turn([Input::Tick]);
         }
     }
@@ -164,7 +172,7 @@ impl<T: Token> Solo<T> {
     }
 
     fn now(&self) -> Now {
-        Now { monotonic: self.monotonic }
+        Now { monotonic: self.monotonic, wall: self.wall }
     }
 
     fn take(&mut self, out: Vec<Output<T>>) {

@@ -37,6 +37,7 @@ async fn create(handle: &Handle, path: &str) {
         closed: false,
         incarnation: None,
         new_incarnation,
+        expiry: None,
         body: Bytes::new(),
     };
     let answer = handle.write(path.to_owned(), Operation::Create(create)).await.expect("serves");
@@ -49,7 +50,7 @@ fn append(body: &[u8], key: Option<(u64, u64)>) -> Operation {
     Operation::Append(Append {
         incarnation: None,
         producer,
-        digest_matches: true,
+        body_fault: None,
         content_type: Some("application/octet-stream".to_owned()),
         stream_seq: None,
         close: false,

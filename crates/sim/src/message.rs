@@ -46,9 +46,7 @@ impl Ask {
             Self::Write { operation: Operation::Create(_), .. } => WriteKind::Create,
             Self::Write { operation: Operation::Append(append), .. } if append.producer.is_some() => WriteKind::Keyed,
             Self::Write { operation: Operation::Append(_), .. } => WriteKind::Keyless,
-            Self::Write { operation: Operation::Delete { .. }, .. } | Self::Head { .. } | Self::Read(_) => {
-                WriteKind::Delete
-            }
+            Self::Write { .. } | Self::Head { .. } | Self::Read(_) => WriteKind::Delete,
         }
     }
 
@@ -56,9 +54,8 @@ impl Ask {
     #[must_use]
     pub fn body_bytes(&self) -> u64 {
         match self {
-            Self::Write { operation: Operation::Create(create), .. } => create.body.len() as u64,
-            Self::Write { operation: Operation::Append(append), .. } => append.body.len() as u64,
-            Self::Write { operation: Operation::Delete { .. }, .. } | Self::Head { .. } | Self::Read(_) => 0,
+            Self::Write { operation, .. } => operation.body().len() as u64,
+            Self::Head { .. } | Self::Read(_) => 0,
         }
     }
 
@@ -78,6 +75,14 @@ impl Ask {
                 let what = match operation {
                     Operation::Create(create) => format!("create {}", create.new_incarnation),
                     Operation::Delete { incarnation } => format!("delete {incarnation:?}"),
+                    Operation::Touch { .. }
+                    | Operation::Expire { .. }
+                    | Operation::StagePart { .. }
+                    | Operation::DiscardParts { .. }
+                    | Operation::PublishSnapshot(_)
+                    | Operation::Retain { .. }
+                    | Operation::History { .. }
+                    | Operation::Lead => format!("{operation:?}"),
                     Operation::Append(append) => match &append.producer {
                         Some(key) => format!("append {}/{}/{}", key.id, key.epoch, key.seq),
                         None => format!("append, close: {}", append.close),

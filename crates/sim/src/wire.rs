@@ -136,7 +136,20 @@ fn done(outcome: &Applied) -> Wire {
             .with("stream-incarnation", incarnation)
             .closed(*closed)
             .with("producer-outcome", "receipt-evicted"),
-        Applied::Deleted => Wire::new(204),
+        Applied::PartStaged { part, incarnation } => {
+            Wire::new(201).with("stream-snapshot-part", part).with("stream-incarnation", incarnation)
+        }
+        Applied::PartsDiscarded { incarnation } => Wire::new(204).with("stream-incarnation", incarnation),
+        Applied::Published { snapshot, incarnation } => Wire::new(204)
+            .with("stream-snapshot-offset", snapshot.offset)
+            .with("stream-snapshot-digest", snapshot.digest)
+            .with("stream-incarnation", incarnation),
+        Applied::Retained { offset, incarnation } => {
+            Wire::new(204).with("stream-retained-offset", offset).with("stream-incarnation", incarnation)
+        }
+        Applied::Deleted | Applied::Touched | Applied::Expired { .. } | Applied::HistoryBegun | Applied::Led => {
+            Wire::new(204)
+        }
     }
 }
 
@@ -179,7 +192,8 @@ fn refused(refusal: &Refusal) -> Wire {
         Refusal::ProducerLimit => Wire::refusal(429, "PRODUCER_LIMIT"),
         Refusal::StreamClosed { next: end } => next(409, "STREAM_CLOSED", end).with("stream-closed", "true"),
         Refusal::DigestMismatch => Wire::refusal(400, "PRODUCER_DIGEST_MISMATCH"),
-        Refusal::EmptyAppend => Wire::refusal(400, "EMPTY_APPEND"),
+        Refusal::EmptyAppend | Refusal::EmptyArray => Wire::refusal(400, "EMPTY_APPEND"),
+        Refusal::InvalidJson => Wire::refusal(400, "INVALID_JSON"),
         Refusal::MissingContentType => Wire::refusal(400, "MISSING_CONTENT_TYPE"),
         Refusal::ContentTypeMismatch { next: end, .. } => next(409, "CONTENT_TYPE_MISMATCH", end),
         Refusal::StreamSeqConflict { last } => Wire::refusal(409, "STREAM_SEQ_CONFLICT").with("stream-last-seq", last),
@@ -188,6 +202,31 @@ fn refused(refusal: &Refusal) -> Wire {
         }
         Refusal::Gone { retained, incarnation } => {
             next(410, "STREAM_GONE", retained).with("stream-incarnation", incarnation)
+        }
+        Refusal::SnapshotConflict { latest, incarnation } => {
+            let wire = Wire::refusal(409, "SNAPSHOT_CONFLICT").with("stream-incarnation", incarnation);
+            match latest {
+                Some(latest) => {
+                    wire.with("stream-snapshot-offset", latest.offset).with("stream-snapshot-digest", latest.digest)
+                }
+                None => wire,
+            }
+        }
+        Refusal::SnapshotBeyondEnd { next: end, incarnation } => {
+            next(409, "SNAPSHOT_CONFLICT", end).with("stream-incarnation", incarnation)
+        }
+        Refusal::SnapshotNotFound { incarnation } => {
+            Wire::refusal(404, "SNAPSHOT_NOT_FOUND").with("stream-incarnation", incarnation)
+        }
+        Refusal::UnknownPart { incarnation } => {
+            Wire::refusal(400, "UNKNOWN_PART").with("stream-incarnation", incarnation)
+        }
+        Refusal::SnapshotDigestMismatch => Wire::refusal(400, "SNAPSHOT_DIGEST_MISMATCH"),
+        Refusal::SnapshotTooLarge { bytes_max } => {
+            Wire::refusal(413, "SNAPSHOT_TOO_LARGE").with("ursula-max-snapshot-bytes", bytes_max)
+        }
+        Refusal::StagedPartsLimit { incarnation, .. } => {
+            Wire::refusal(429, "STAGED_PARTS_LIMIT").with("stream-incarnation", incarnation)
         }
     }
 }

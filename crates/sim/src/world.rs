@@ -181,6 +181,7 @@ impl World {
             closed: false,
             incarnation: None,
             new_incarnation,
+            expiry: None,
             body: bytes::Bytes::new(),
         };
         self.oracle.arrived(write);

@@ -1,6 +1,7 @@
 //! The order in which an append is judged.
 
-use crate::command::{Append, ProducerKey};
+use crate::command::{Append, BodyFault, ProducerKey};
+use crate::history::Group;
 use crate::machine::Options;
 use crate::outcome::{Outcome, Receipt, Refusal};
 use crate::producer::{Circumstances, Producer, Verdict, judge};
@@ -22,18 +23,22 @@ struct Admitted<'a> {
 /// stream changed.
 ///
 /// The order is: token, retirement of the producer's own idle record, key table, closed, producer limit, digest,
-/// empty body, content type, `Stream-Seq`. So a write that applied is never refused when it is repeated, and a fault
+/// empty body, content type, JSON, `Stream-Seq`. So a write that applied is never refused when it is repeated, and a fault
 /// of the content is reported only for a write that would otherwise apply. The producer limit stands behind closed
 /// because closed is final and the limit is not. A refusal changes nothing, the retirement included.
 pub(crate) fn append(
     stream: &mut Stream,
+    group: &Group,
     options: &Options,
     at: Millis,
     append: &Append,
 ) -> Result<(Outcome, bool), Refusal> {
-    match admit(stream, options, at, append)? {
+    match admit(stream, group, options, at, append)? {
         Judged::Known(outcome) => Ok((outcome, false)),
-        Judged::Admitted(admitted) => Ok((apply(stream, options, at, append, admitted), true)),
+        Judged::Admitted(admitted) => {
+            stream.renew(group);
+            Ok((apply(stream, options, at, append, admitted), true))
+        }
     }
 }
 
@@ -42,8 +47,14 @@ enum Judged<'a> {
     Admitted(Admitted<'a>),
 }
 
-fn admit<'a>(stream: &Stream, options: &Options, at: Millis, append: &'a Append) -> Result<Judged<'a>, Refusal> {
-    check_token(stream, append.incarnation)?;
+fn admit<'a>(
+    stream: &Stream,
+    group: &Group,
+    options: &Options,
+    at: Millis,
+    append: &'a Append,
+) -> Result<Judged<'a>, Refusal> {
+    let incarnation = check_token(stream, group, append.incarnation)?;
     let mut floor = stream.floor;
     let mut producer = None;
     let mut opens = false;
@@ -53,14 +64,16 @@ fn admit<'a>(stream: &Stream, options: &Options, at: Millis, append: &'a Append)
         let idle = record.filter(|record| at.since(record.last_applied) >= options.producer_idle_ms_max);
         floor = floor.max(idle.map(|record| record.epoch));
         let record = if idle.is_some() { None } else { record };
-        match judge(record, key, circumstances(stream, append.incarnation.is_some(), floor))? {
+        match judge(record, key, circumstances(stream, group, append.incarnation.is_some(), floor))? {
             Verdict::Known(outcome) => return Ok(Judged::Known(outcome)),
             verdict => producer = Some((key, verdict)),
         }
     }
     if stream.closed {
         return match producer {
-            None if append.close && append.body.is_empty() => Ok(Judged::Known(appended(stream, stream.next))),
+            None if append.close && append.body.is_empty() => {
+                Ok(Judged::Known(appended(stream, incarnation, stream.next)))
+            }
             _ => Err(Refusal::StreamClosed { next: stream.next }),
         };
     }
@@ -75,34 +88,40 @@ fn admit<'a>(stream: &Stream, options: &Options, at: Millis, append: &'a Append)
 }
 
 /// What the key table is told of a stream.
-pub(crate) fn circumstances(stream: &Stream, tokened: bool, floor: Option<u64>) -> Circumstances {
-    Circumstances { tokened, floor, history: stream.history, incarnation: stream.incarnation }
+pub(crate) fn circumstances(stream: &Stream, group: &Group, tokened: bool, floor: Option<u64>) -> Circumstances {
+    Circumstances { tokened, floor, history: group.events, incarnation: stream.identity(group).incarnation }
 }
 
-/// Holds a precondition against the stream's token.
-pub(crate) fn check_token(stream: &Stream, asked: Option<Incarnation>) -> Result<(), Refusal> {
+/// Holds a precondition against the stream's token, and tells which that is.
+pub(crate) fn check_token(stream: &Stream, group: &Group, asked: Option<Incarnation>) -> Result<Incarnation, Refusal> {
+    let current = stream.identity(group).incarnation;
     match asked {
-        Some(token) if token != stream.incarnation => {
-            Err(Refusal::IncarnationMismatch { current: Some(stream.incarnation) })
-        }
-        _ => Ok(()),
+        Some(token) if token != current => Err(Refusal::IncarnationMismatch { current: Some(current) }),
+        _ => Ok(current),
     }
 }
 
 fn check_content(stream: &Stream, append: &Append) -> Result<(), Refusal> {
-    if !append.digest_matches {
+    if append.body_fault == Some(BodyFault::DigestMismatch) {
         return Err(Refusal::DigestMismatch);
     }
-    if append.body.is_empty() && !append.close {
+    // A body that is no message is a body all the same, though nothing of it is in the command.
+    let has_body = !append.body.is_empty() || append.body_fault.is_some();
+    if !has_body && !append.close {
         return Err(Refusal::EmptyAppend);
     }
-    if !append.body.is_empty() {
+    if has_body {
         let asked = append.content_type.as_deref().ok_or(Refusal::MissingContentType)?;
         let keyed = append.incarnation.is_some() || append.producer.as_ref().is_some_and(|key| key.digest.is_some());
         if !stream.content_type_is(asked, keyed) {
             let expected = stream.content_type.as_ref().to_owned();
             return Err(Refusal::ContentTypeMismatch { expected, next: stream.next });
         }
+    }
+    match append.body_fault {
+        Some(BodyFault::InvalidJson) => return Err(Refusal::InvalidJson),
+        Some(BodyFault::EmptyArray) => return Err(Refusal::EmptyArray),
+        Some(BodyFault::DigestMismatch) | None => {}
     }
     match (append.stream_seq.as_deref(), stream.stream_seq.as_deref()) {
         (Some(asked), Some(last)) if asked.as_bytes() <= last.as_bytes() => {
@@ -115,12 +134,13 @@ fn check_content(stream: &Stream, append: &Append) -> Result<(), Refusal> {
 fn apply(stream: &mut Stream, options: &Options, at: Millis, append: &Append, admitted: Admitted<'_>) -> Outcome {
     stream.next = admitted.next;
     stream.closed |= append.close;
+    stream.touch(at);
     if let Some(seq) = &append.stream_seq {
         stream.stream_seq = Some(seq.clone().into_boxed_str());
     }
     stream.floor = admitted.floor;
     let Some((key, verdict)) = admitted.producer else {
-        return appended(stream, admitted.start);
+        return appended(stream, stream.incarnation, admitted.start);
     };
     let closes = match verdict {
         Verdict::Claim { closes } => closes,
@@ -178,6 +198,6 @@ fn recorded(
     }
 }
 
-fn appended(stream: &Stream, start: Offset) -> Outcome {
-    Outcome::Appended { start, next: stream.next, incarnation: stream.incarnation, closed: stream.closed }
+fn appended(stream: &Stream, incarnation: Incarnation, start: Offset) -> Outcome {
+    Outcome::Appended { start, next: stream.next, incarnation, closed: stream.closed }
 }

@@ -1,16 +1,19 @@
 //! What can be asked of a stream.
 
 use bytes::Bytes;
-use highwater_base::codec::{DecodeError, Reader, Writer};
-use highwater_base::{Digest, Incarnation, Millis};
-use std::ops::Range;
+use highwater_base::{Digest, Incarnation, Millis, Offset};
+
+mod codec;
+
+pub(crate) use codec::take_token;
 
 /// One write, as it is proposed, ordered and applied. The time and every random choice were made by the proposer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     /// The leader's wall clock when it proposed this.
     pub at: Millis,
-    /// Which stream: a clean path of at most `PATH_BYTES_MAX` bytes, without a leading slash.
+    /// Which stream: a clean path of at most `PATH_BYTES_MAX` bytes, without a leading slash. Empty where the operation
+    /// is the whole group's.
     pub path: String,
     /// What to do with it.
     pub operation: Operation,
@@ -28,6 +31,61 @@ pub enum Operation {
         /// Only if this is the stream's token.
         incarnation: Option<Incarnation>,
     },
+    /// A read or write reached a stream whose expiry slides: its window starts anew at the command's time.
+    Touch {
+        /// Only if this is the stream's token.
+        incarnation: Incarnation,
+    },
+    /// Removes the stream if it has expired at the command's time, and otherwise its staged parts that have waited for
+    /// too long. Proposed by the leader's sweep.
+    Expire {
+        /// Only if this is the stream's token.
+        incarnation: Incarnation,
+    },
+    /// Keeps a part of a snapshot to come.
+    StagePart {
+        /// Only if this is the stream's token.
+        incarnation: Option<Incarnation>,
+        /// Drawn like a token; the part's object in the store and, in decimal, the id that the client is told. If it is
+        /// in use the next number that is not.
+        part: Incarnation,
+        /// The part's bytes.
+        body: Bytes,
+    },
+    /// Removes all parts that no snapshot took.
+    DiscardParts {
+        /// Only if this is the stream's token.
+        incarnation: Option<Incarnation>,
+    },
+    /// Puts a snapshot in the place of the latest one.
+    PublishSnapshot(PublishSnapshot),
+    /// Gives up the bytes below an offset.
+    Retain {
+        /// Only if this is the stream's token.
+        incarnation: Option<Incarnation>,
+        /// The first offset that stays readable.
+        offset: Offset,
+    },
+    /// The whole group begins a new history: every token changes, and every producer's epoch is closed.
+    History {
+        /// Drawn once for the event; the same nonce twice in a row is one event.
+        nonce: u64,
+    },
+    /// A leader begins: expiries that slide get one whole window from the command's time, because touches of the leader
+    /// before may be missing.
+    Lead,
+}
+
+/// When a stream ends by itself. Compared as a whole when a create meets an existing stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    /// `Stream-TTL`: so long after it was last read or written.
+    Sliding {
+        /// The window, in seconds.
+        ttl_s: u64,
+    },
+    /// `Stream-Expires-At`: at a time that never moves.
+    At(Millis),
 }
 
 /// The settings of a new stream.
@@ -41,6 +99,8 @@ pub struct Create {
     pub incarnation: Option<Incarnation>,
     /// The token that the stream gets if it is new.
     pub new_incarnation: Incarnation,
+    /// When it ends by itself.
+    pub expiry: Option<Expiry>,
     /// The first bytes; may be empty.
     pub body: Bytes,
 }
@@ -52,8 +112,8 @@ pub struct Append {
     pub incarnation: Option<Incarnation>,
     /// Who writes, if they want repeats recognised.
     pub producer: Option<ProducerKey>,
-    /// Whether the body has the digest that the key states; `true` where it states none.
-    pub digest_matches: bool,
+    /// What is wrong with the body, as far as it can be told without knowing the stream.
+    pub body_fault: Option<BodyFault>,
     /// Normalised like [`Create::content_type`]; absent if the request had none.
     pub content_type: Option<String>,
     /// Compare-and-set for writers: must be greater, as bytes, than the last one.
@@ -62,6 +122,48 @@ pub struct Append {
     pub close: bool,
     /// The bytes; empty only for a close.
     pub body: Bytes,
+}
+
+/// What is wrong with a body. It is reported only for a write that would otherwise apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyFault {
+    /// It does not have the digest that the key states.
+    DigestMismatch,
+    /// It was sent as JSON and is none.
+    InvalidJson,
+    /// It is a JSON array without a message.
+    EmptyArray,
+}
+
+/// A snapshot to publish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishSnapshot {
+    /// Only if this is the stream's token.
+    pub incarnation: Option<Incarnation>,
+    /// Everything below it is in the snapshot.
+    pub offset: Offset,
+    /// BLAKE3-256 over the length of the content type, the content type and the body, as the request stated it.
+    pub digest: Digest,
+    /// Whether the bytes have that digest.
+    pub digest_matches: bool,
+    /// The snapshot's own content type, normalised like [`Create::content_type`].
+    pub content_type: String,
+    /// Its bytes.
+    pub source: SnapshotSource,
+}
+
+/// Where the bytes of a snapshot come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SnapshotSource {
+    /// They are in the command.
+    Body {
+        /// Drawn like a token: the object in the store.
+        part: Incarnation,
+        /// The whole snapshot.
+        body: Bytes,
+    },
+    /// They were staged before; in this order they are the snapshot.
+    Parts(Vec<Incarnation>),
 }
 
 /// The key of a producer's write.
@@ -77,129 +179,33 @@ pub struct ProducerKey {
     pub digest: Option<Digest>,
 }
 
-/// The only version of the encoding that there is (docs/formats/stream-command.md).
-const VERSION: u16 = 1;
-
-const KIND_CREATE: u8 = 1;
-const KIND_APPEND: u8 = 2;
-const KIND_DELETE: u8 = 3;
-
-impl Command {
-    /// The command's bytes, as the log keeps them; the body comes last.
+impl Operation {
+    /// The bytes that are to be kept; empty for what carries none.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        self.encode_behind(&[])
-    }
-
-    /// As [`Command::encode`], behind a header that another record needs, so that a large body is copied once.
-    #[must_use]
-    pub fn encode_behind(&self, header: &[u8]) -> Vec<u8> {
-        let mut w = Writer::new();
-        w.raw(header).u16(VERSION).u64(self.at.0).bytes(self.path.as_bytes());
-        match &self.operation {
-            Operation::Create(create) => {
-                w.u8(KIND_CREATE).bytes(create.content_type.as_bytes()).bool(create.closed);
-                w.option(create.incarnation, put_token).u64(create.new_incarnation.get()).bytes(&create.body);
-            }
-            Operation::Append(append) => {
-                w.u8(KIND_APPEND).option(append.incarnation, put_token).option(append.producer.as_ref(), put_key);
-                w.bool(append.digest_matches).option(append.content_type.as_deref(), put_text);
-                w.option(append.stream_seq.as_deref(), put_text).bool(append.close).bytes(&append.body);
-            }
-            Operation::Delete { incarnation } => {
-                w.u8(KIND_DELETE).option(*incarnation, put_token);
-            }
-        }
-        w.into_vec()
-    }
-
-    /// Reads a command back; its body is a slice of `record`, not a copy.
-    ///
-    /// Whatever [`Command::encode`] wrote reads back, so that no command that was ordered can stop the group that
-    /// applies it. The syntax of paths, ids and content types is the proposer's to check.
-    /// # Errors
-    /// `Version` for a later program's record, otherwise whatever the codec says.
-    pub fn decode(record: Bytes) -> Result<Self, DecodeError> {
-        let mut r = Reader::new(record);
-        let version = r.u16()?;
-        if version != VERSION {
-            return Err(DecodeError::Version(version));
-        }
-        let at = Millis(r.u64()?);
-        let path = r.string()?;
-        let operation = match r.u8()? {
-            KIND_CREATE => Operation::Create(Create {
-                content_type: r.string()?,
-                closed: r.bool()?,
-                incarnation: r.option(take_token)?,
-                new_incarnation: take_token(&mut r)?,
-                body: r.bytes()?,
-            }),
-            KIND_APPEND => Operation::Append(Append {
-                incarnation: r.option(take_token)?,
-                producer: r.option(take_key)?,
-                digest_matches: r.bool()?,
-                content_type: r.option(Reader::string)?,
-                stream_seq: r.option(Reader::string)?,
-                close: r.bool()?,
-                body: r.bytes()?,
-            }),
-            KIND_DELETE => Operation::Delete { incarnation: r.option(take_token)? },
-            _ => return Err(DecodeError::Invalid("operation")),
-        };
-        r.finish()?;
-        Ok(Self { at, path, operation })
-    }
-
-    /// The bytes that the stream gets; empty for a delete or a close alone.
-    #[must_use]
-    pub fn body(&self) -> &[u8] {
-        match &self.operation {
-            Operation::Create(create) => &create.body,
-            Operation::Append(append) => &append.body,
-            Operation::Delete { .. } => &[],
+    pub fn body(&self) -> &Bytes {
+        static NONE: Bytes = Bytes::new();
+        match self {
+            Self::Create(Create { body, .. })
+            | Self::Append(Append { body, .. })
+            | Self::StagePart { body, .. }
+            | Self::PublishSnapshot(PublishSnapshot { source: SnapshotSource::Body { body, .. }, .. }) => body,
+            _ => &NONE,
         }
     }
 
-    /// Where the body lies in this command's encoding, which is `encoded_bytes` long: at its very end.
+    /// The token that must be the stream's, where one is named.
     #[must_use]
-    pub fn body_range(&self, encoded_bytes: u32) -> Range<u32> {
-        let body_bytes = u32::try_from(self.body().len()).unwrap_or(u32::MAX);
-        encoded_bytes.saturating_sub(body_bytes)..encoded_bytes
-    }
-}
-
-fn put_token(w: &mut Writer, token: Incarnation) {
-    w.u64(token.get());
-}
-
-fn take_token(r: &mut Reader) -> Result<Incarnation, DecodeError> {
-    Incarnation::new(r.u64()?).ok_or(DecodeError::Invalid("token"))
-}
-
-fn put_text(w: &mut Writer, text: &str) {
-    w.bytes(text.as_bytes());
-}
-
-fn put_key(w: &mut Writer, key: &ProducerKey) {
-    w.bytes(key.id.as_bytes()).u64(key.epoch).u64(key.seq).option(key.digest, |w, digest| {
-        w.raw(&digest.0);
-    });
-}
-
-fn take_key(r: &mut Reader) -> Result<ProducerKey, DecodeError> {
-    Ok(ProducerKey { id: r.string()?, epoch: r.u64()?, seq: r.u64()?, digest: r.option(|r| Ok(Digest(r.array()?)))? })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_header_in_front_changes_nothing_behind_it() {
-        let command =
-            Command { at: Millis(1), path: "s".to_owned(), operation: Operation::Delete { incarnation: None } };
-        let encoded = command.encode_behind(b"header");
-        assert_eq!((&encoded[..6], &encoded[6..]), (&b"header"[..], &command.encode()[..]));
+    pub fn precondition(&self) -> Option<Incarnation> {
+        match self {
+            Self::Create(Create { incarnation, .. })
+            | Self::Append(Append { incarnation, .. })
+            | Self::PublishSnapshot(PublishSnapshot { incarnation, .. })
+            | Self::Delete { incarnation }
+            | Self::StagePart { incarnation, .. }
+            | Self::DiscardParts { incarnation }
+            | Self::Retain { incarnation, .. } => *incarnation,
+            Self::Touch { incarnation } | Self::Expire { incarnation } => Some(*incarnation),
+            Self::History { .. } | Self::Lead => None,
+        }
     }
 }

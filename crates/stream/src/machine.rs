@@ -1,15 +1,27 @@
 //! The streams of one group, and what each command does to them.
 
 use crate::append;
-use crate::command::{Append, Command, Create, Operation, ProducerKey};
-use crate::outcome::{Applied, Created, Effect, Head, Outcome, ReadFrom, ReadScope, Refusal};
-use crate::producer::{self, Producers};
-use crate::state::{self, Stream};
+use crate::command::{Append, Command, Create, Operation};
+use crate::effect::Effect;
+use crate::history::Group;
+use crate::outcome::{Applied, Created, Outcome, Refusal, SnapshotPart};
+use crate::producer::Producers;
+use crate::state::{self, Lifetime, Stream};
+use crate::usage::{Usage, Usages};
 use bytes::Bytes;
 use highwater_base::codec::DecodeError;
 use highwater_base::{Digest, Incarnation, Millis, Offset, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+mod expiry;
+mod read;
+mod snapshot;
+
+pub use expiry::Due;
+
+/// What a command that was not refused did.
+type Done = (Outcome, Vec<Effect>);
 
 /// The bounds of what a stream remembers of its producers; equal on every node of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +32,16 @@ pub struct Options {
     pub producer_idle_ms_max: u64,
     /// Idleness after which a producer makes room for another one, in milliseconds.
     pub producer_evictable_ms_min: u64,
+    /// Parts of one snapshot.
+    pub snapshot_parts_max: usize,
+    /// Bytes of one snapshot.
+    pub snapshot_bytes_max: u64,
+    /// Parts of one stream that no snapshot took.
+    pub staged_parts_max: u64,
+    /// Their bytes.
+    pub staged_bytes_max: u64,
+    /// Milliseconds after which such a part may be removed.
+    pub staged_ms_max: u64,
 }
 
 impl Default for Options {
@@ -28,20 +50,34 @@ impl Default for Options {
             producers_max: limits::PRODUCERS_PER_STREAM_MAX,
             producer_idle_ms_max: limits::PRODUCER_IDLE_MS_MAX,
             producer_evictable_ms_min: limits::PRODUCER_EVICTABLE_MS_MIN,
+            snapshot_parts_max: limits::SNAPSHOT_PARTS_MAX,
+            snapshot_bytes_max: limits::SNAPSHOT_BYTES_MAX,
+            staged_parts_max: limits::STAGED_PARTS_MAX,
+            staged_bytes_max: limits::STAGED_BYTES_MAX,
+            staged_ms_max: limits::STAGED_MS_MAX,
         }
     }
 }
 
 /// All streams of one group: what they are called, where they end, who wrote last. Never their bytes.
 ///
-/// A stream's *object* is the key under which `store` keeps its bytes and its state: the number of the token that it
-/// was created with.
+/// An *object* is the key under which `store` keeps bytes and states. A stream's is the number of the token that it was
+/// created with, whatever its token is now; a part of a snapshot has one of its own.
 #[derive(Debug, Clone, Default)]
 pub struct Machine {
     options: Options,
+    group: Group,
     paths: BTreeMap<Arc<str>, u64>,
     streams: BTreeMap<u64, Box<Stream>>,
+    /// Objects of all parts, staged or of a snapshot.
+    parts: BTreeSet<u64>,
     content_types: BTreeSet<Arc<str>>,
+    usages: Usages,
+    /// Streams whose expiry slides.
+    sliding: u64,
+    /// When to look at a stream next; not part of the state. A stream that may expire, or has staged parts, is in here
+    /// no later than that can happen.
+    due: BTreeSet<(Millis, u64)>,
     /// Objects whose stored state is no longer the present one.
     changed: BTreeSet<u64>,
 }
@@ -53,61 +89,107 @@ impl Machine {
         Self { options, ..Self::default() }
     }
 
-    /// The machine whose streams were stored as `objects`, each with its key.
+    /// The machine whose group was stored as `meta` and whose streams as `objects`, each with its key. An object
+    /// without a state is a part's.
     /// # Errors
-    /// What the codec says of the first bad one; `Invalid` if two are the same stream.
-    pub fn load(options: Options, objects: Vec<(u64, Bytes)>) -> Result<Self, DecodeError> {
-        let mut machine = Self::new(options);
+    /// What the codec says of the first bad one; `Invalid` if two are the same stream, if a part is no stream's or two
+    /// streams', or if a stream is in a later history than the group.
+    pub fn load(options: Options, meta: Bytes, objects: Vec<(u64, Bytes)>) -> Result<Self, DecodeError> {
+        let mut machine = Self { group: Group::decode(meta)?, ..Self::new(options) };
+        let mut stored_parts = BTreeSet::new();
         for (object, record) in objects {
+            if record.is_empty() {
+                stored_parts.insert(object);
+                continue;
+            }
             let mut stream = state::decode(record)?;
-            if machine.streams.contains_key(&object) {
+            if machine.streams.contains_key(&object) || stored_parts.contains(&object) {
                 return Err(DecodeError::Invalid("object"));
             }
-            stream.content_type = machine.shared_content_type(&stream.content_type);
-            if machine.paths.insert(Arc::clone(&stream.path), object).is_some() {
+            if machine.paths.contains_key(&stream.path) {
                 return Err(DecodeError::Invalid("path"));
             }
-            machine.streams.insert(object, Box::new(stream));
+            if stream.history > machine.group.events {
+                return Err(DecodeError::Invalid("history"));
+            }
+            stream.content_type = machine.shared_content_type(&stream.content_type);
+            machine.take_in(object, stream)?;
         }
-        Ok(machine)
+        let strays = stored_parts.iter().any(|part| !machine.parts.contains(part));
+        let doubles = machine.parts.iter().any(|part| machine.streams.contains_key(part));
+        if strays || doubles { Err(DecodeError::Invalid("part")) } else { Ok(machine) }
+    }
+
+    /// What belongs to the group as a whole, to be stored with the states of one moment.
+    #[must_use]
+    pub fn meta(&self) -> Bytes {
+        self.group.encode()
+    }
+
+    /// Puts a stream into every index.
+    fn take_in(&mut self, object: u64, stream: Stream) -> Result<(), DecodeError> {
+        for SnapshotPart { object, .. } in stream.parts() {
+            if !self.parts.insert(object) {
+                return Err(DecodeError::Invalid("part"));
+            }
+        }
+        self.sliding += u64::from(stream.slides());
+        self.usages.change(&stream.path, None, Some(stream.held_bytes()));
+        self.watch(object, &stream);
+        self.paths.insert(Arc::clone(&stream.path), object);
+        self.streams.insert(object, Box::new(stream));
+        Ok(())
     }
 
     /// Applies one command, the only way in which the state moves. A refusal changes nothing.
     pub fn apply(&mut self, command: &Command) -> Applied {
-        let done = match &command.operation {
-            Operation::Create(create) => self.create(&command.path, create),
-            Operation::Append(append) => self.append(&command.path, command.at, append),
-            Operation::Delete { incarnation } => self.delete(&command.path, *incarnation),
+        let Command { at, path, operation } = command;
+        let at = *at;
+        let done = match operation {
+            Operation::Create(create) => self.create(path, at, create),
+            Operation::Append(append) => self.append(path, at, append),
+            Operation::Delete { incarnation } => self.delete(path, at, *incarnation),
+            Operation::Touch { incarnation } => self.touch(path, at, *incarnation),
+            Operation::Expire { incarnation } => self.expire(path, at, *incarnation),
+            Operation::StagePart { incarnation, part, body } => {
+                self.stage_part(path, at, *incarnation, *part, body.len() as u64)
+            }
+            Operation::DiscardParts { incarnation } => self.discard_parts(path, at, *incarnation),
+            Operation::PublishSnapshot(publish) => self.publish(path, at, publish),
+            Operation::Retain { incarnation, offset } => self.retain(path, at, *incarnation, *offset),
+            Operation::History { nonce } => Ok(self.begin_history(*nonce)),
+            Operation::Lead => Ok(self.lead(at)),
         };
         match done {
-            Ok((outcome, effect)) => {
-                if let Some(effect) = effect {
-                    self.changed.insert(effect.object());
-                }
-                Applied { result: Ok(outcome), effect }
-            }
-            Err(refusal) => Applied { result: Err(refusal), effect: None },
+            Ok((outcome, effects)) => Applied { result: Ok(outcome), effects },
+            Err(refusal) => Applied { result: Err(refusal), effects: Vec::new() },
         }
     }
 
-    fn create(&mut self, path: &str, create: &Create) -> Result<(Outcome, Option<Effect>), Refusal> {
-        if let Some((_, stream)) = self.find(path) {
-            append::check_token(stream, create.incarnation)?;
+    fn create(&mut self, path: &str, at: Millis, create: &Create) -> Result<Done, Refusal> {
+        if let Some((_, stream)) = self.find(path, at) {
+            append::check_token(stream, &self.group, create.incarnation)?;
             let whole = create.incarnation.is_some();
-            if !stream.content_type_is(&create.content_type, whole) || stream.closed != create.closed {
-                return Err(Refusal::AlreadyExists);
-            }
-            return Ok((Outcome::Matched(created(stream)), None));
+            let same = stream.content_type_is(&create.content_type, whole)
+                && stream.closed == create.closed
+                && stream.lifetime().map(Lifetime::expiry) == create.expiry;
+            return if same {
+                Ok((Outcome::Matched(self.created(stream)), Vec::new()))
+            } else {
+                Err(Refusal::AlreadyExists)
+            };
         }
         if create.incarnation.is_some() {
             return Err(Refusal::IncarnationMismatch { current: None });
         }
-        let incarnation = self.unused_token(create.new_incarnation);
+        let incarnation = self.unused(create.new_incarnation);
         let object = incarnation.get();
+        // One that is over and that nobody has removed yet.
+        let over = self.paths.get(path).copied();
+        let mut effects = over.map(|over| self.remove(over)).unwrap_or_default();
         let length = create.body.len() as u64;
-        let path: Arc<str> = Arc::from(path);
-        let stream = Stream {
-            path: Arc::clone(&path),
+        let mut stream = Stream {
+            path: Arc::from(path),
             incarnation,
             content_type: self.shared_content_type(&create.content_type),
             next: Offset(length),
@@ -115,91 +197,108 @@ impl Machine {
             closed: create.closed,
             stream_seq: None,
             floor: None,
-            history: 0,
-            previous: None,
+            history: self.group.events,
+            rare: None,
             producers: Producers::default(),
         };
-        let outcome = Outcome::Created(created(&stream));
-        self.paths.insert(path, object);
-        self.streams.insert(object, Box::new(stream));
-        Ok((outcome, Some(Effect::Created { object, length })))
+        if let Some(expiry) = create.expiry {
+            stream.rare_mut().lifetime = Some(Lifetime::begun(expiry, at));
+        }
+        let outcome = Outcome::Created(self.created(&stream));
+        let taken = self.take_in(object, stream);
+        debug_assert!(taken.is_ok(), "a new stream has no parts");
+        self.changed.insert(object);
+        effects.push(Effect::Created { object, length });
+        Ok((outcome, effects))
     }
 
-    fn append(&mut self, path: &str, at: Millis, append: &Append) -> Result<(Outcome, Option<Effect>), Refusal> {
-        let object = *self.paths.get(path).ok_or(Refusal::StreamNotFound)?;
+    fn append(&mut self, path: &str, at: Millis, append: &Append) -> Result<Done, Refusal> {
+        let object = self.find(path, at).ok_or(Refusal::StreamNotFound)?.0;
         let stream = self.streams.get_mut(&object).ok_or(Refusal::StreamNotFound)?;
         let start = stream.next;
-        let (outcome, changed) = append::append(stream, &self.options, at, append)?;
-        let effect = Effect::Append { object, start, length: stream.next.since(start), closed: stream.closed };
-        Ok((outcome, changed.then_some(effect)))
-    }
-
-    fn delete(&mut self, path: &str, asked: Option<Incarnation>) -> Result<(Outcome, Option<Effect>), Refusal> {
-        let (object, stream) = self.find(path).ok_or(Refusal::StreamNotFound)?;
-        append::check_token(stream, asked)?;
-        self.paths.remove(path);
-        if let Some(stream) = self.streams.remove(&object) {
-            self.forget_content_type(stream.content_type);
+        let (outcome, changed) = append::append(stream, &self.group, &self.options, at, append)?;
+        if !changed {
+            return Ok((outcome, Vec::new()));
         }
-        Ok((Outcome::Deleted, Some(Effect::Removed { object })))
+        let length = stream.next.since(start);
+        let closed = stream.closed;
+        self.usages.change(path, Some(0), Some(length));
+        self.changed.insert(object);
+        Ok((outcome, vec![Effect::Append { object, start, length, closed }]))
     }
 
-    /// What `HEAD` tells of the stream as it is at a time; no stream here ends by itself, so that every time is alike.
-    /// # Errors
-    /// `StreamNotFound`.
-    pub fn head(&self, path: &str, _at: Millis) -> Result<Head, Refusal> {
-        let (_, stream) = self.find(path).ok_or(Refusal::StreamNotFound)?;
-        Ok(Head {
-            incarnation: stream.incarnation,
-            next: stream.next,
-            retained: stream.retained,
-            closed: stream.closed,
-            content_type: stream.content_type.as_ref().to_owned(),
-            previous: stream.previous.as_deref().copied(),
-        })
+    fn delete(&mut self, path: &str, at: Millis, asked: Option<Incarnation>) -> Result<Done, Refusal> {
+        let (object, _) = self.checked(path, at, asked)?;
+        Ok((Outcome::Deleted, self.remove(object)))
     }
 
-    /// What a read may take. The start of a stream is its first byte, so that a read from the start never passes over
-    /// bytes that are gone.
-    /// # Errors
-    /// `StreamNotFound`, then `Gone` or `OffsetOutOfRange`, and only then `IncarnationMismatch`.
-    pub fn check_read(
-        &self,
-        path: &str,
-        incarnation: Option<Incarnation>,
-        from: ReadFrom,
-    ) -> Result<ReadScope, Refusal> {
-        let (object, stream) = self.find(path).ok_or(Refusal::StreamNotFound)?;
-        let start = match from {
-            ReadFrom::Start => Offset(0),
-            ReadFrom::Now => stream.next,
-            ReadFrom::At(offset) => offset,
-        };
-        if start < stream.retained {
-            return Err(Refusal::Gone { retained: stream.retained, incarnation: stream.incarnation });
+    /// Every token changes at once, without a look at any stream. The nonce of the newest event again is that event.
+    fn begin_history(&mut self, nonce: u64) -> Done {
+        if self.group.events > 0 && self.group.nonce == nonce {
+            return (Outcome::HistoryBegun, Vec::new());
         }
-        if start > stream.next {
-            return Err(Refusal::OffsetOutOfRange { next: stream.next, incarnation: stream.incarnation });
-        }
-        append::check_token(stream, incarnation)?;
-        Ok(ReadScope {
-            incarnation: stream.incarnation,
-            object,
-            start,
-            next: stream.next,
-            closed: stream.closed,
-            content_type: stream.content_type.as_ref().to_owned(),
-        })
+        self.group.events += 1;
+        self.group.nonce = nonce;
+        (Outcome::HistoryBegun, vec![Effect::HistoryBegun])
     }
 
-    /// The answer to a tokened keyed write that its head alone proves: a repeat, or a key that holds other bytes.
-    ///
-    /// It is an answer about a write that applied, so that it holds however long ago that was.
+    fn lead(&mut self, at: Millis) -> Done {
+        if at <= self.group.lead {
+            return (Outcome::Led, Vec::new());
+        }
+        self.group.lead = at;
+        (Outcome::Led, vec![Effect::Led])
+    }
+
+    /// Takes a stream out of every index, and out of the store.
+    fn remove(&mut self, object: u64) -> Vec<Effect> {
+        let Some(stream) = self.streams.remove(&object) else { return Vec::new() };
+        self.paths.remove(&stream.path);
+        self.sliding -= u64::from(stream.slides());
+        self.usages.change(&stream.path, Some(stream.held_bytes()), None);
+        self.changed.insert(object);
+        let mut effects = vec![Effect::Removed { object }];
+        effects.extend(stream.parts().map(|SnapshotPart { object, .. }| Effect::PartRemoved { object }));
+        for SnapshotPart { object, .. } in stream.parts() {
+            self.parts.remove(&object);
+        }
+        self.forget_content_type(stream.content_type);
+        effects
+    }
+
+    /// What a bucket holds; the bucket of streams with a path of one segment is the empty one.
     #[must_use]
-    pub fn early(&self, path: &str, incarnation: Incarnation, key: &ProducerKey) -> Option<Result<Outcome, Refusal>> {
-        let (_, stream) = self.find(path).filter(|(_, stream)| stream.incarnation == incarnation)?;
-        let record = stream.producers.get(&key.id);
-        producer::early(producer::judge(record, key, append::circumstances(stream, true, stream.floor)))
+    pub fn usage(&self, bucket: &str) -> Usage {
+        self.usages.of(bucket)
+    }
+
+    /// What every bucket holds that holds something, in order of their names.
+    pub fn usages(&self) -> impl Iterator<Item = (&str, Usage)> {
+        self.usages.iter()
+    }
+
+    /// Streams that the group holds, those included that are over and not yet removed.
+    #[must_use]
+    pub fn streams(&self) -> u64 {
+        self.streams.len() as u64
+    }
+
+    /// Streams among them whose expiry slides.
+    #[must_use]
+    pub fn streams_sliding(&self) -> u64 {
+        self.sliding
+    }
+
+    /// History events that the group went through.
+    #[must_use]
+    pub fn history_events(&self) -> u64 {
+        self.group.events
+    }
+
+    /// The nonce of the newest one.
+    #[must_use]
+    pub fn history_nonce(&self) -> Option<u64> {
+        (self.group.events > 0).then_some(self.group.nonce)
     }
 
     /// The state of the streams that changed since the last call, with their keys; absent for one that is gone.
@@ -213,6 +312,7 @@ impl Machine {
     #[must_use]
     pub fn fingerprint(&self) -> Digest {
         let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.group.encode());
         for (object, stream) in &self.streams {
             let record = state::encode(stream);
             hasher.update(&object.to_le_bytes()).update(&(record.len() as u64).to_le_bytes()).update(&record);
@@ -220,17 +320,25 @@ impl Machine {
         Digest(*hasher.finalize().as_bytes())
     }
 
-    fn find(&self, path: &str) -> Option<(u64, &Stream)> {
+    /// The stream at a path, unless it is over.
+    fn find(&self, path: &str, at: Millis) -> Option<(u64, &Stream)> {
         let object = *self.paths.get(path)?;
-        self.streams.get(&object).map(|stream| (object, stream.as_ref()))
+        let stream = self.streams.get(&object)?;
+        (!stream.ended(at, self.group.lead)).then_some((object, stream.as_ref()))
     }
 
-    /// The first token from `drawn` on under which no stream lies. Two equal draws are rare, and would join the bytes
-    /// of two streams.
-    fn unused_token(&self, drawn: Incarnation) -> Incarnation {
-        let used = |token: &Incarnation| self.streams.contains_key(&token.get());
+    /// The same, held against a precondition.
+    fn checked(&self, path: &str, at: Millis, asked: Option<Incarnation>) -> Result<(u64, Incarnation), Refusal> {
+        let (object, stream) = self.find(path, at).ok_or(Refusal::StreamNotFound)?;
+        Ok((object, append::check_token(stream, &self.group, asked)?))
+    }
+
+    /// The first number from `drawn` on that is no object. Two equal draws are rare, and would join the bytes of two
+    /// streams.
+    fn unused(&self, drawn: Incarnation) -> Incarnation {
+        let used = |number: u64| self.streams.contains_key(&number) || self.parts.contains(&number);
         let mut token = drawn;
-        while used(&token) {
+        while used(token.get()) {
             token = following(token);
         }
         token
@@ -252,30 +360,20 @@ impl Machine {
             self.content_types.remove(&content_type);
         }
     }
+
+    fn created(&self, stream: &Stream) -> Created {
+        Created {
+            incarnation: stream.identity(&self.group).incarnation,
+            next: stream.next,
+            closed: stream.closed,
+            content_type: stream.content_type.as_ref().to_owned(),
+        }
+    }
 }
 
 /// The next token, from the last one on to the smallest that is ever issued.
 fn following(token: Incarnation) -> Incarnation {
     Incarnation::new(token.get() + 1).or_else(|| Incarnation::new(1 << 52)).unwrap_or(token)
-}
-
-impl Effect {
-    /// The object that it concerns.
-    #[must_use]
-    pub fn object(&self) -> u64 {
-        match self {
-            Self::Created { object, .. } | Self::Append { object, .. } | Self::Removed { object } => *object,
-        }
-    }
-}
-
-fn created(stream: &Stream) -> Created {
-    Created {
-        incarnation: stream.incarnation,
-        next: stream.next,
-        closed: stream.closed,
-        content_type: stream.content_type.as_ref().to_owned(),
-    }
 }
 
 #[cfg(test)]

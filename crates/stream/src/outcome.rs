@@ -1,6 +1,8 @@
 //! What can be answered.
 
-use highwater_base::{Incarnation, Offset};
+use crate::command::Expiry;
+use crate::effect::Effect;
+use highwater_base::{Digest, Incarnation, Offset};
 use thiserror::Error;
 
 /// A write that did what was asked, now or earlier.
@@ -38,6 +40,52 @@ pub enum Outcome {
     },
     /// The stream is gone.
     Deleted,
+    /// A part of a snapshot is kept.
+    PartStaged {
+        /// Its number; in decimal, its id.
+        part: Incarnation,
+        /// The stream's token.
+        incarnation: Incarnation,
+    },
+    /// No part waits for a snapshot any more.
+    PartsDiscarded {
+        /// The stream's token.
+        incarnation: Incarnation,
+    },
+    /// This snapshot is the latest one, since now or before.
+    Published {
+        /// The snapshot.
+        snapshot: SnapshotHead,
+        /// The stream's token.
+        incarnation: Incarnation,
+    },
+    /// What is below the offset is given up, since now or before.
+    Retained {
+        /// The first offset that can be read.
+        offset: Offset,
+        /// The stream's token.
+        incarnation: Incarnation,
+    },
+    /// The stream's window began anew, or goes on for longer already.
+    Touched,
+    /// The sweep looked at the stream.
+    Expired {
+        /// Whether the stream was over and is gone.
+        stream: bool,
+    },
+    /// The group is in the history that the event begins.
+    HistoryBegun,
+    /// Sliding expiries have a whole window from here.
+    Led,
+}
+
+/// What names a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotHead {
+    /// Everything below it is in the snapshot.
+    pub offset: Offset,
+    /// BLAKE3-256 over the length of its content type, the content type and the bytes.
+    pub digest: Digest,
 }
 
 /// A stream after a create.
@@ -159,6 +207,12 @@ pub enum Refusal {
     /// `MISSING_CONTENT_TYPE`, 400.
     #[error("an append with a body needs a Content-Type")]
     MissingContentType,
+    /// `INVALID_JSON`, 400.
+    #[error("the body is not JSON")]
+    InvalidJson,
+    /// `EMPTY_APPEND`, 400, too: an array without a message has nothing to append.
+    #[error("the array holds no message")]
+    EmptyArray,
     /// `CONTENT_TYPE_MISMATCH`, 409.
     #[error("the stream's content type is {expected}")]
     ContentTypeMismatch {
@@ -189,6 +243,60 @@ pub enum Refusal {
         /// The stream's token.
         incarnation: Incarnation,
     },
+    /// `SNAPSHOT_CONFLICT`, 409: another snapshot is the latest one, or none reaches so far.
+    #[error("another snapshot is the latest one, or none reaches this offset")]
+    SnapshotConflict {
+        /// The latest one.
+        latest: Option<SnapshotHead>,
+        /// The stream's token.
+        incarnation: Incarnation,
+    },
+    /// `SNAPSHOT_CONFLICT`, 409, too: a snapshot of bytes that the stream does not have.
+    #[error("the offset lies beyond the end of the stream")]
+    SnapshotBeyondEnd {
+        /// The stream's end.
+        next: Offset,
+        /// The stream's token.
+        incarnation: Incarnation,
+    },
+    /// `SNAPSHOT_NOT_FOUND`, 404.
+    #[error("there is no snapshot at this offset")]
+    SnapshotNotFound {
+        /// The stream's token.
+        incarnation: Incarnation,
+    },
+    /// `SNAPSHOT_DIGEST_MISMATCH`, 400.
+    #[error("the snapshot does not have the digest that the request states")]
+    SnapshotDigestMismatch,
+    /// `SNAPSHOT_TOO_LARGE`, 413.
+    #[error("a snapshot has at most {bytes_max} bytes")]
+    SnapshotTooLarge {
+        /// Bytes of the largest one.
+        bytes_max: u64,
+    },
+    /// `UNKNOWN_PART`, 400.
+    #[error("one of the parts is not staged")]
+    UnknownPart {
+        /// The stream's token.
+        incarnation: Incarnation,
+    },
+    /// `STAGED_PARTS_LIMIT`, 429.
+    #[error("as many parts are staged and unused as may be")]
+    StagedPartsLimit {
+        /// Which bound was met.
+        limit: StagedLimit,
+        /// The stream's token.
+        incarnation: Incarnation,
+    },
+}
+
+/// The bounds of what is staged for one stream and not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StagedLimit {
+    /// Parts.
+    Parts(u64),
+    /// Their bytes.
+    Bytes(u64),
 }
 
 /// What applying a command did.
@@ -196,36 +304,8 @@ pub enum Refusal {
 pub struct Applied {
     /// The answer.
     pub result: Result<Outcome, Refusal>,
-    /// What the keeper of the bytes and the waiting readers must hear of; absent where nothing changed.
-    pub effect: Option<Effect>,
-}
-
-/// A change of what a stream holds. An object is the key under which `store` keeps a stream's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// A new stream; its first `length` bytes are the command's body.
-    Created {
-        /// The stream's object.
-        object: u64,
-        /// Bytes of the body; may be zero.
-        length: u64,
-    },
-    /// The command's body is the stream's bytes from `start`, or the stream was closed, or both.
-    Append {
-        /// The stream's object.
-        object: u64,
-        /// Where the bytes begin.
-        start: Offset,
-        /// Bytes of the body; zero for a close alone.
-        length: u64,
-        /// Whether the stream is closed now.
-        closed: bool,
-    },
-    /// The stream is gone, and its bytes with it.
-    Removed {
-        /// The stream's object.
-        object: u64,
-    },
+    /// What the keeper of the bytes and the waiting readers must hear of, in order; empty where nothing changed.
+    pub effects: Vec<Effect>,
 }
 
 /// What `HEAD` tells of a stream.
@@ -243,6 +323,10 @@ pub struct Head {
     pub content_type: String,
     /// After a history event: the token before it, and the offset below which the bytes are the same under both.
     pub previous: Option<(Incarnation, Offset)>,
+    /// When it ends by itself, as it was asked for.
+    pub expiry: Option<Expiry>,
+    /// The latest snapshot.
+    pub snapshot: Option<SnapshotHead>,
 }
 
 /// Where a read begins.
@@ -271,4 +355,28 @@ pub struct ReadScope {
     pub closed: bool,
     /// The stream's content type, normalised.
     pub content_type: String,
+}
+
+/// The latest snapshot, as a reader needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotScope {
+    /// The stream's token.
+    pub incarnation: Incarnation,
+    /// What names it.
+    pub head: SnapshotHead,
+    /// Its content type, normalised.
+    pub content_type: String,
+    /// Its length in bytes.
+    pub length: u64,
+    /// Its bytes, in order.
+    pub parts: Vec<SnapshotPart>,
+}
+
+/// Bytes of a snapshot that lie in an object of their own, from its first byte on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotPart {
+    /// The object.
+    pub object: u64,
+    /// Bytes in it; the store knows no object for none.
+    pub length: u64,
 }

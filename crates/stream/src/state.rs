@@ -1,17 +1,23 @@
-//! One stream, and the bytes in which it is stored (docs/formats/stream-command.md).
+//! One stream.
 
-use crate::outcome::ClosedEpoch;
-use crate::producer::{Producer, Producers};
-use bytes::Bytes;
-use highwater_base::codec::{DecodeError, Reader, Writer};
-use highwater_base::{Digest, Incarnation, Millis, Offset};
+use crate::command::Expiry;
+use crate::history::Group;
+use crate::outcome::{SnapshotHead, SnapshotPart};
+use crate::producer::Producers;
+use highwater_base::{Incarnation, Millis, Offset};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+mod codec;
+
+pub(crate) use codec::{decode, encode};
 
 /// Everything a stream is, but its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stream {
     /// Shared with the index of paths.
     pub path: Arc<str>,
+    /// The token of the history in which it was last written.
     pub incarnation: Incarnation,
     /// Shared among the streams of this type.
     pub content_type: Arc<str>,
@@ -21,11 +27,90 @@ pub(crate) struct Stream {
     pub stream_seq: Option<Box<str>>,
     /// The highest epoch among the producers that were forgotten.
     pub floor: Option<u64>,
-    /// How many history events the stream went through.
+    /// How many history events the group had gone through when it was last written.
     pub history: u64,
-    /// The token before the last history event, and the offset below which the bytes are the same under both.
-    pub previous: Option<Box<(Incarnation, Offset)>>,
+    /// What most streams lack.
+    pub rare: Option<Box<Rare>>,
     pub producers: Producers,
+}
+
+/// What most streams lack, so that they do not pay for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Rare {
+    /// The token before the history of the last write, and the offset below which the bytes are the same under both.
+    pub previous: Option<(Incarnation, Offset)>,
+    pub lifetime: Option<Lifetime>,
+    pub snapshot: Option<Snapshot>,
+    /// Parts that no snapshot took, by object.
+    pub staged: BTreeMap<u64, Staged>,
+}
+
+/// When a stream ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// At the deadline, unless it is touched before.
+    Sliding {
+        ttl_s: u64,
+        deadline: Millis,
+    },
+    At(Millis),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    pub head: SnapshotHead,
+    pub content_type: Box<str>,
+    pub parts: Box<[SnapshotPart]>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Staged {
+    pub length: u64,
+    pub at: Millis,
+}
+
+/// A stream's token in the group's present history, and the one that it says was before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub incarnation: Incarnation,
+    pub previous: Option<(Incarnation, Offset)>,
+}
+
+/// Milliseconds by which a sliding deadline lies behind the window: only a touch that moves it by so much is proposed,
+/// so that a stream that is read all the time costs eight entries a window.
+pub(crate) fn slack_ms(ttl_s: u64) -> u64 {
+    (ttl_s.saturating_mul(1_000) / 8).max(SLACK_MS_MIN)
+}
+
+/// At least a tenth of a second, which is how often the node looks.
+const SLACK_MS_MIN: u64 = 100;
+
+impl Lifetime {
+    pub fn begun(expiry: Expiry, at: Millis) -> Self {
+        match expiry {
+            Expiry::Sliding { ttl_s } => Self::Sliding { ttl_s, deadline: sliding_deadline(ttl_s, at) },
+            Expiry::At(at) => Self::At(at),
+        }
+    }
+
+    pub fn expiry(self) -> Expiry {
+        match self {
+            Self::Sliding { ttl_s, .. } => Expiry::Sliding { ttl_s },
+            Self::At(at) => Expiry::At(at),
+        }
+    }
+
+    /// When the stream ends, led since `lead`.
+    pub fn deadline(self, lead: Millis) -> Millis {
+        match self {
+            Self::Sliding { ttl_s, deadline } => deadline.max(sliding_deadline(ttl_s, lead)),
+            Self::At(at) => at,
+        }
+    }
+}
+
+pub(crate) fn sliding_deadline(ttl_s: u64, at: Millis) -> Millis {
+    at.plus(ttl_s.saturating_mul(1_000)).plus(slack_ms(ttl_s))
 }
 
 impl Stream {
@@ -37,129 +122,80 @@ impl Stream {
         let essence = |value: &'_ str| value.split(';').next().unwrap_or_default().trim().to_owned();
         if whole { *self.content_type == *asked } else { essence(&self.content_type) == essence(asked) }
     }
-}
 
-/// The only version of the encoding that there is.
-const VERSION: u16 = 1;
-
-/// Above every offset that appends can reach, and far enough below the largest number that one more append fits.
-const OFFSET_END: u64 = 1 << 63;
-
-/// The bytes in which a stream is stored.
-pub(crate) fn encode(stream: &Stream) -> Vec<u8> {
-    let mut w = Writer::new();
-    w.u16(VERSION).u64(stream.incarnation.get());
-    w.bytes(stream.path.as_bytes()).bytes(stream.content_type.as_bytes());
-    w.u64(stream.next.0).u64(stream.retained.0).bool(stream.closed);
-    w.option(stream.stream_seq.as_deref(), |w, text| {
-        w.bytes(text.as_bytes());
-    });
-    w.option(stream.floor, |w, floor| {
-        w.u64(floor);
-    });
-    w.u64(stream.history);
-    w.option(stream.previous.as_deref(), |w, (token, inherited)| {
-        w.u64(token.get()).u64(inherited.0);
-    });
-    w.u32(u32::try_from(stream.producers.len()).expect("producers are capped far below 2^32"));
-    for producer in stream.producers.iter() {
-        encode_producer(&mut w, producer);
+    /// Its token in the group's present history. One that was not written since an event has another token, and keeps
+    /// naming the history in which it was last written, through any number of events.
+    pub fn identity(&self, group: &Group) -> Identity {
+        if self.history < group.events {
+            let previous = Some((self.incarnation, self.next));
+            return Identity { incarnation: group.token(self.incarnation), previous };
+        }
+        let previous = self.rare.as_deref().and_then(|rare| rare.previous);
+        Identity { incarnation: self.incarnation, previous }
     }
-    w.into_vec()
-}
 
-fn encode_producer(w: &mut Writer, producer: &Producer) {
-    w.bytes(producer.id.as_bytes()).u64(producer.epoch).u64(producer.seq);
-    w.u64(producer.start.0).u64(producer.next.0);
-    w.bool(producer.had_body).bool(producer.closed_stream).bool(producer.below_floor);
-    for digest in [producer.claim_digest, producer.newest_digest] {
-        w.option(digest, |w, digest| {
-            w.raw(&digest.0);
-        });
-    }
-    w.option(producer.closed_epoch, |w, closed| {
-        w.u64(closed.epoch).u64(closed.last_seq);
-    });
-    w.u64(producer.history).u64(producer.last_applied.0);
-}
-
-/// Reads a stored stream back. What the machine relies on is checked: the order of producers, that offsets leave
-/// room for appends, and that ends lie behind starts.
-pub(crate) fn decode(record: Bytes) -> Result<Stream, DecodeError> {
-    let mut r = Reader::new(record);
-    let version = r.u16()?;
-    if version != VERSION {
-        return Err(DecodeError::Version(version));
-    }
-    let incarnation = take_token(&mut r)?;
-    let path = Arc::from(r.string()?);
-    let content_type = Arc::from(r.string()?);
-    let (next, retained) = (take_offset(&mut r)?, take_offset(&mut r)?);
-    let closed = r.bool()?;
-    let stream_seq = r.option(Reader::string)?.map(String::into_boxed_str);
-    let floor = r.option(Reader::u64)?;
-    let history = r.u64()?;
-    let previous = r.option(|r| Ok((take_token(r)?, take_offset(r)?)))?.map(Box::new);
-    let mut producers = Producers::default();
-    for _ in 0..r.u32()? {
-        let producer = decode_producer(&mut r)?;
-        if !producers.push_stored(producer) {
-            return Err(DecodeError::Invalid("producer order"));
+    /// Brings it into the group's present history, before it is written.
+    pub fn renew(&mut self, group: &Group) {
+        if self.history < group.events {
+            let Identity { incarnation, previous } = self.identity(group);
+            (self.incarnation, self.history) = (incarnation, group.events);
+            self.rare_mut().previous = previous;
         }
     }
-    r.finish()?;
-    if retained > next {
-        return Err(DecodeError::Invalid("retained offset"));
+
+    pub fn lifetime(&self) -> Option<Lifetime> {
+        self.rare.as_deref().and_then(|rare| rare.lifetime)
     }
-    Ok(Stream {
-        path,
-        incarnation,
-        content_type,
-        next,
-        retained,
-        closed,
-        stream_seq,
-        floor,
-        history,
-        previous,
-        producers,
-    })
-}
 
-fn decode_producer(r: &mut Reader) -> Result<Producer, DecodeError> {
-    let take_digest = |r: &mut Reader| Ok(Digest(r.array()?));
-    let producer = Producer {
-        id: r.string()?.into_boxed_str(),
-        epoch: r.u64()?,
-        seq: r.u64()?,
-        start: take_offset(r)?,
-        next: take_offset(r)?,
-        had_body: r.bool()?,
-        closed_stream: r.bool()?,
-        below_floor: r.bool()?,
-        claim_digest: r.option(take_digest)?,
-        newest_digest: r.option(take_digest)?,
-        closed_epoch: r.option(|r| Ok(ClosedEpoch { epoch: r.u64()?, last_seq: r.u64()? }))?,
-        history: r.u64()?,
-        last_applied: Millis(r.u64()?),
-    };
-    if producer.start > producer.next {
-        return Err(DecodeError::Invalid("receipt range"));
+    pub fn slides(&self) -> bool {
+        matches!(self.lifetime(), Some(Lifetime::Sliding { .. }))
     }
-    if producer.seq == 0 && producer.claim_digest != producer.newest_digest {
-        return Err(DecodeError::Invalid("digest of the claim"));
+
+    /// Whether it has ended at a time.
+    pub fn ended(&self, at: Millis, lead: Millis) -> bool {
+        self.lifetime().is_some_and(|lifetime| lifetime.deadline(lead) <= at)
     }
-    Ok(producer)
-}
 
-fn take_token(r: &mut Reader) -> Result<Incarnation, DecodeError> {
-    Incarnation::new(r.u64()?).ok_or(DecodeError::Invalid("token"))
-}
+    /// Lets its window begin anew; whether that moved anything. A clock that is behind moves nothing back.
+    pub fn touch(&mut self, at: Millis) -> bool {
+        let Some(Rare { lifetime: Some(Lifetime::Sliding { ttl_s, deadline }), .. }) = self.rare.as_deref_mut() else {
+            return false;
+        };
+        let moved = sliding_deadline(*ttl_s, at);
+        let later = moved > *deadline;
+        if later {
+            *deadline = moved;
+        }
+        later
+    }
 
-fn take_offset(r: &mut Reader) -> Result<Offset, DecodeError> {
-    let offset = r.u64()?;
-    if offset < OFFSET_END { Ok(Offset(offset)) } else { Err(DecodeError::Invalid("offset")) }
-}
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.rare.as_deref().and_then(|rare| rare.snapshot.as_ref())
+    }
 
-#[cfg(test)]
-mod tests;
+    pub fn staged(&self) -> impl Iterator<Item = (u64, Staged)> {
+        self.rare.iter().flat_map(|rare| &rare.staged).map(|(object, staged)| (*object, *staged))
+    }
+
+    /// Every object beside the stream's own that holds bytes of it.
+    pub fn parts(&self) -> impl Iterator<Item = SnapshotPart> {
+        let staged = self.staged().map(|(object, staged)| SnapshotPart { object, length: staged.length });
+        self.snapshot().into_iter().flat_map(|snapshot| snapshot.parts.iter().copied()).chain(staged)
+    }
+
+    /// Bytes that it holds: those that can be read, its snapshot's, and its parts'.
+    pub fn held_bytes(&self) -> u64 {
+        self.next.since(self.retained) + self.parts().map(|part| part.length).sum::<u64>()
+    }
+
+    pub fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Drops what was made room for and is not needed: equal streams must be equal.
+    pub fn tidy(&mut self) {
+        if self.rare.as_deref().is_some_and(|rare| *rare == Rare::default()) {
+            self.rare = None;
+        }
+    }
+}

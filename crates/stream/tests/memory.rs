@@ -58,6 +58,7 @@ fn create(n: u64) -> Command {
         closed: false,
         incarnation: None,
         new_incarnation: token(n),
+        expiry: None,
         body: Bytes::new(),
     };
     Command { at: Millis(n), path: path(n), operation: Operation::Create(create) }
@@ -68,7 +69,7 @@ fn claim(n: u64, id: &str, epoch: u64) -> Command {
     let append = Append {
         incarnation: None,
         producer: Some(ProducerKey { id: id.to_owned(), epoch, seq: 0, digest: Some(Digest::of(&body)) }),
-        digest_matches: true,
+        body_fault: None,
         content_type: Some("application/vnd.ursula.sqlite-vfs.v2".to_owned()),
         stream_seq: None,
         close: false,
@@ -155,7 +156,7 @@ fn a_lying_length_allocates_nothing() {
     for record in records {
         drop(Command::decode(record.clone()));
         let objects = vec![(object, record)];
-        drop(Machine::load(Options::default(), objects));
+        drop(Machine::load(Options::default(), Bytes::new(), objects));
     }
     assert!(lengths > 100);
     assert!(PEAK.get() - before < 4_096, "{} bytes at once", PEAK.get() - before);

@@ -4,7 +4,7 @@ use super::{Code, Error};
 use crate::names;
 use axum::http::header;
 use highwater_node::Unavailable;
-use highwater_stream::{ClosedEpoch, Refusal};
+use highwater_stream::{ClosedEpoch, Refusal, StagedLimit};
 
 impl From<Refusal> for Error {
     /// Source: the stream contract, answers to a keyed append.
@@ -36,7 +36,33 @@ impl From<Refusal> for Error {
             Refusal::Gone { retained, incarnation } => {
                 error.with(names::STREAM_NEXT_OFFSET, retained).with(names::STREAM_INCARNATION, incarnation)
             }
+            Refusal::SnapshotConflict { latest, incarnation } => {
+                let error = error.with(names::STREAM_INCARNATION, incarnation);
+                match latest {
+                    Some(latest) => error
+                        .with(names::STREAM_SNAPSHOT_OFFSET, latest.offset)
+                        .with(names::STREAM_SNAPSHOT_DIGEST, latest.digest),
+                    None => error,
+                }
+            }
+            Refusal::SnapshotBeyondEnd { next, incarnation } => {
+                error.with(names::STREAM_NEXT_OFFSET, next).with(names::STREAM_INCARNATION, incarnation)
+            }
+            Refusal::SnapshotNotFound { incarnation } | Refusal::UnknownPart { incarnation } => {
+                error.with(names::STREAM_INCARNATION, incarnation)
+            }
+            Refusal::StagedPartsLimit { limit, incarnation } => {
+                let error = error.with(names::STREAM_INCARNATION, incarnation);
+                match limit {
+                    StagedLimit::Parts(parts) => error.with(names::URSULA_MAX_STAGED_PARTS, parts),
+                    StagedLimit::Bytes(bytes) => error.with(names::URSULA_MAX_STAGED_BYTES, bytes),
+                }
+            }
+            Refusal::SnapshotTooLarge { bytes_max } => error.with(names::URSULA_MAX_SNAPSHOT_BYTES, bytes_max),
             Refusal::StreamNotFound
+            | Refusal::SnapshotDigestMismatch
+            | Refusal::InvalidJson
+            | Refusal::EmptyArray
             | Refusal::IncarnationMismatch { current: None }
             | Refusal::AlreadyExists
             | Refusal::ProducerLimit
@@ -61,12 +87,19 @@ fn code(refusal: &Refusal) -> Code {
         Refusal::ProducerLimit => Code::ProducerLimit,
         Refusal::StreamClosed { .. } => Code::StreamClosed,
         Refusal::DigestMismatch => Code::ProducerDigestMismatch,
-        Refusal::EmptyAppend => Code::EmptyAppend,
+        Refusal::EmptyAppend | Refusal::EmptyArray => Code::EmptyAppend,
+        Refusal::InvalidJson => Code::InvalidJson,
         Refusal::MissingContentType => Code::MissingContentType,
         Refusal::ContentTypeMismatch { .. } => Code::ContentTypeMismatch,
         Refusal::StreamSeqConflict { .. } => Code::StreamSeqConflict,
         Refusal::OffsetOutOfRange { .. } => Code::OffsetOutOfRange,
         Refusal::Gone { .. } => Code::StreamGone,
+        Refusal::SnapshotConflict { .. } | Refusal::SnapshotBeyondEnd { .. } => Code::SnapshotConflict,
+        Refusal::SnapshotNotFound { .. } => Code::SnapshotNotFound,
+        Refusal::SnapshotDigestMismatch => Code::SnapshotDigestMismatch,
+        Refusal::SnapshotTooLarge { .. } => Code::SnapshotTooLarge,
+        Refusal::UnknownPart { .. } => Code::UnknownPart,
+        Refusal::StagedPartsLimit { .. } => Code::StagedPartsLimit,
     }
 }
 

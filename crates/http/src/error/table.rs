@@ -66,8 +66,17 @@ codes! {
         "The body does not have the BLAKE3-256 digest that `Producer-Digest` states.",
         "Something altered the body on its way; find out what.";
     EmptyAppend "EMPTY_APPEND" 400 None, "",
-        "An append without a body that does not close the stream.",
+        "An append without a body that does not close the stream, or of a JSON array without a message.",
         "Send bytes, or `Stream-Closed: true`.";
+    InvalidJson "INVALID_JSON" 400 None, "",
+        "The body is not JSON, and the stream is.",
+        "Send one JSON text, or an array of messages.";
+    UnknownPart "UNKNOWN_PART" 400 None, "`Stream-Incarnation`",
+        "A snapshot names a part twice, or one that is not staged: it was never, was discarded or taken, or waited for more than a day.",
+        "Stage it again.";
+    SnapshotDigestMismatch "SNAPSHOT_DIGEST_MISMATCH" 400 None, "",
+        "The snapshot's content type and bytes do not have the digest that `Stream-Snapshot-Digest` states.",
+        "Something altered the bytes on their way; find out what.";
     MissingContentType "MISSING_CONTENT_TYPE" 400 None, "",
         "An append with a body and without a `Content-Type`.",
         "Send the stream's content type.";
@@ -93,6 +102,9 @@ codes! {
     NotFound "NOT_FOUND" 404 None, "",
         "No route serves this path.",
         "Streams live below `/v1/stream/`.";
+    SnapshotNotFound "SNAPSHOT_NOT_FOUND" 404 None, "`Stream-Incarnation`",
+        "The latest snapshot, if there is one, is at another offset.",
+        "Ask HEAD for the latest one.";
     MethodNotAllowed "METHOD_NOT_ALLOWED" 405 None, "`Allow`",
         "The route does not serve this method.",
         "Use one that `Allow` names.";
@@ -114,6 +126,10 @@ codes! {
     StreamSeqConflict "STREAM_SEQ_CONFLICT" 409 None, "`Stream-Last-Seq`",
         "`Stream-Seq` is not greater, as bytes, than the last accepted one.",
         "Somebody else wrote; read what they wrote before writing again.";
+    SnapshotConflict "SNAPSHOT_CONFLICT" 409 None,
+        "`Stream-Snapshot-Offset` and `Stream-Snapshot-Digest` of the latest snapshot, or `Stream-Next-Offset` alone beyond the end",
+        "Another snapshot is the latest one, or no snapshot reaches the offset up to which bytes should be given up.",
+        "A later snapshot than one's own is as good; at the same offset, find out who else publishes.";
     StreamGone "STREAM_GONE" 410 None, "`Stream-Next-Offset` (the first offset that can be read), `Stream-Incarnation`",
         "The bytes at this offset were given up by retention.",
         "Go on from the offset in the answer, or from a snapshot.";
@@ -123,6 +139,9 @@ codes! {
     RequestTooLarge "REQUEST_TOO_LARGE" 413 None, "`Ursula-Max-Request-Bytes`",
         "The body is above the request limit. Judged from `Content-Length` before anything else.",
         "Send smaller pieces.";
+    SnapshotTooLarge "SNAPSHOT_TOO_LARGE" 413 None, "`Ursula-Max-Snapshot-Bytes`",
+        "The snapshot is larger than one may be.",
+        "Publish a smaller one.";
     OffsetOutOfRange "OFFSET_OUT_OF_RANGE" 416 None, "`Stream-Next-Offset` (the end), `Stream-Incarnation`",
         "The offset lies beyond the end of the stream.",
         "Go on from an offset that an answer gave.";
@@ -132,6 +151,9 @@ codes! {
     ProducerLimit "PRODUCER_LIMIT" 429 None, "",
         "The stream has 4,096 producers that wrote within the hour.",
         "Reuse producer ids, or wait.";
+    StagedPartsLimit "STAGED_PARTS_LIMIT" 429 None, "`Ursula-Max-Staged-Parts` or `Ursula-Max-Staged-Bytes`, `Stream-Incarnation`",
+        "As many parts, or bytes of parts, wait for a snapshot as may.",
+        "Publish or discard them.";
     LiveReadsExhausted "LIVE_READS_EXHAUSTED" 429 Some(1), "",
         "As many live reads wait as may.",
         "Ask again later, or read without `live`.";

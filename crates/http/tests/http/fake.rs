@@ -130,7 +130,7 @@ impl Fake {
         if let Some(refusal) = state.refusal.take() {
             return Ok(Err(refusal));
         }
-        let scope = state.machine.check_read(&request.path, request.incarnation, request.from);
+        let scope = state.machine.check_read(&request.path, state.now, request.incarnation, request.from);
         Ok(scope.map(|scope| slice(&state, &scope, request.length_max)))
     }
 }
@@ -214,30 +214,28 @@ impl Service for Fake {
         incarnation: Incarnation,
         key: &ProducerKey,
     ) -> Result<Option<Result<Outcome, Refusal>>, Unavailable> {
-        self.enter(Stage::Early).map(|state| state.machine.early(path, incarnation, key))
+        self.enter(Stage::Early).map(|state| state.machine.early(path, state.now, incarnation, key))
     }
 
     async fn write(&self, path: String, operation: Operation, (): ()) -> Result<WriteAnswer, Unavailable> {
         let result = {
             let mut state = self.enter(Stage::Write)?;
-            let body = match &operation {
-                Operation::Create(create) => create.body.clone(),
-                Operation::Append(append) => append.body.clone(),
-                Operation::Delete { .. } => Bytes::new(),
-            };
+            let body = operation.body().clone();
             let command = Command { at: state.now, path, operation };
             let applied = match state.refusal.take() {
-                Some(refusal) => highwater_stream::Applied { result: Err(refusal), effect: None },
+                Some(refusal) => highwater_stream::Applied { result: Err(refusal), effects: Vec::new() },
                 None => state.machine.apply(&command),
             };
-            match applied.effect {
-                Some(Effect::Created { object, .. } | Effect::Append { object, .. }) => {
-                    state.bytes.entry(object).or_default().extend_from_slice(&body);
+            for effect in applied.effects {
+                match effect {
+                    Effect::Created { object, .. } | Effect::Append { object, .. } | Effect::Part { object, .. } => {
+                        state.bytes.entry(object).or_default().extend_from_slice(&body);
+                    }
+                    Effect::Removed { object } | Effect::PartRemoved { object } => {
+                        state.bytes.remove(&object);
+                    }
+                    _ => {}
                 }
-                Some(Effect::Removed { object }) => {
-                    state.bytes.remove(&object);
-                }
-                None => {}
             }
             applied.result
         };

@@ -33,8 +33,7 @@ impl<T> GroupCore<T> {
             let durability = Durability { synced: self.raft.voters_persisted(index), of };
             let answer = match done {
                 Done::Stream(path, applied) => {
-                    self.count(applied.effect);
-                    if applied.effect.is_some() {
+                    if applied.effects.iter().any(Effect::wakes) {
                         changed.push(path);
                     }
                     Answer::Write(Ok(WriteAnswer { result: applied.result, durability }))
@@ -54,14 +53,6 @@ impl<T> GroupCore<T> {
         match self.located.pop_front() {
             Some((found, location)) if found == index => Ok(location),
             found => Err(format!("entry {index} is committed and its place in the log is not known ({found:?})")),
-        }
-    }
-
-    pub fn count(&mut self, effect: Option<Effect>) {
-        match effect {
-            Some(Effect::Created { .. }) => self.streams += 1,
-            Some(Effect::Removed { .. }) => self.streams = self.streams.saturating_sub(1),
-            Some(Effect::Append { .. }) | None => {}
         }
     }
 }

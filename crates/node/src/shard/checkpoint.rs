@@ -2,6 +2,8 @@
 
 use super::group::GroupCore;
 use super::input::Output;
+use bytes::Bytes;
+use highwater_base::codec::{DecodeError, Reader, Writer};
 use highwater_consensus::HardState;
 use highwater_store::{CheckpointDone, CheckpointError};
 use highwater_wal::Location;
@@ -52,6 +54,14 @@ impl CheckpointState {
     }
 }
 
+/// What a checkpoint says of the group beside its streams: the replica's base, and the machine's own bytes.
+pub(super) fn checkpoint_meta(meta: Bytes) -> Result<(Bytes, Bytes), DecodeError> {
+    let mut reader = Reader::new(meta);
+    let parts = (reader.bytes()?, reader.bytes()?);
+    reader.finish()?;
+    Ok(parts)
+}
+
 impl<T> GroupCore<T> {
     /// Begins a checkpoint of everything applied.
     pub fn begin_checkpoint(&mut self) -> Output<T> {
@@ -60,7 +70,9 @@ impl<T> GroupCore<T> {
         let state = &mut self.checkpoint;
         let logged_bytes = std::mem::take(&mut state.logged_bytes);
         state.running = Some(Running { applied: base.index, logged_bytes, hard_state: base.hard_state });
-        let checkpoint = self.store.begin_checkpoint(base.index, base.encode(), changed);
+        let mut meta = Writer::new();
+        meta.bytes(&base.encode()).bytes(&self.machine.meta());
+        let checkpoint = self.store.begin_checkpoint(base.index, meta.into_vec().into(), changed);
         Output::Checkpoint(self.id, checkpoint)
     }
 

@@ -39,8 +39,6 @@ pub(super) struct GroupCore<T> {
     pub machine: GroupMachine,
     pub store: Store,
     pub state: GroupState,
-    /// Streams in the machine.
-    pub streams: u64,
     /// Whether the control plane's state moved since it was last published.
     pub unpublished: bool,
     /// What was proposed here and is not yet applied, by entry.
@@ -165,7 +163,7 @@ impl<T> GroupCore<T> {
             commit: standing.commit,
             applied: standing.applied,
             voters: self.raft.voters().iter().map(|n| n.0).collect(),
-            streams: self.streams,
+            streams: self.machine.streams().map_or(0, highwater_stream::Machine::streams),
             store_bytes: store.stored_bytes,
             unmoved_bytes: store.unmoved_bytes,
             state: self.state.clone(),

@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub struct Now {
     /// Monotonic milliseconds, for waits and deadlines.
     pub monotonic: u64,
+    /// The wall clock, by which streams expire.
+    pub wall: Millis,
 }
 
 /// Who waits for an answer: a channel in production, a number in the simulator.
@@ -42,7 +44,8 @@ pub struct Proposal {
     pub place: Place,
     /// The record.
     pub record: Vec<u8>,
-    /// Whether it may use what a full log keeps back: a delete, which makes room, and what a key is revoked with.
+    /// Whether it may use what a full log keeps back: a delete and its like, which make room, and what a key is revoked
+    /// with.
     pub makes_room: bool,
 }
 
@@ -50,7 +53,13 @@ impl Proposal {
     /// Encodes a write. Done by whoever asks, so that the shard's thread copies no body.
     #[must_use]
     pub fn new(at: Millis, path: String, operation: Operation) -> Self {
-        let makes_room = matches!(operation, Operation::Delete { .. });
+        let makes_room = matches!(
+            operation,
+            Operation::Delete { .. }
+                | Operation::DiscardParts { .. }
+                | Operation::Retain { .. }
+                | Operation::Expire { .. }
+        );
         let command = Command { at, path, operation };
         let record = command.encode_behind(&[0; ENTRY_HEADER_BYTES]);
         Self { place: Place::Stream(command.path), record, makes_room }

@@ -28,11 +28,20 @@ impl GroupMachine {
     /// The machine of an owner, from what its checkpoint stored.
     /// # Errors
     /// What the codec says of the first bad record.
-    pub fn load(owner: OwnerId, objects: Vec<(u64, Bytes)>) -> Result<Self, DecodeError> {
+    pub fn load(owner: OwnerId, meta: Bytes, objects: Vec<(u64, Bytes)>) -> Result<Self, DecodeError> {
         if owner == OwnerId::CONTROL {
-            return highwater_control::Machine::load(objects).map(Self::Control);
+            let machine = highwater_control::Machine::load(objects).map(Self::Control);
+            return if meta.is_empty() { machine } else { Err(DecodeError::Trailing(meta.len())) };
         }
-        highwater_stream::Machine::load(highwater_stream::Options::default(), objects).map(Self::Streams)
+        highwater_stream::Machine::load(highwater_stream::Options::default(), meta, objects).map(Self::Streams)
+    }
+
+    /// What belongs to the group beside its objects, for a checkpoint.
+    pub fn meta(&self) -> Bytes {
+        match self {
+            Self::Streams(machine) => machine.meta(),
+            Self::Control(_) => Bytes::new(),
+        }
     }
 
     /// The streams; the control group has none.
@@ -97,12 +106,24 @@ fn keep(
 ) {
     use highwater_stream::Effect;
     let within = command.body_range(location.length);
-    match applied.effect {
-        Some(Effect::Created { object, length }) if length > 0 => store.append(object, 0, location, within),
-        Some(Effect::Append { object, start, length, .. }) if length > 0 => {
-            store.append(object, start.0, location, within);
+    for effect in &applied.effects {
+        let within = within.clone();
+        match *effect {
+            Effect::Created { object, length } | Effect::Part { object, length } if length > 0 => {
+                store.append(object, 0, location, within);
+            }
+            Effect::Append { object, start, length, .. } if length > 0 => {
+                store.append(object, start.0, location, within);
+            }
+            Effect::Removed { object } | Effect::PartRemoved { object } => store.remove(object),
+            Effect::Created { .. }
+            | Effect::Append { .. }
+            | Effect::Part { .. }
+            | Effect::Published { .. }
+            | Effect::Retained { .. }
+            | Effect::Touched { .. }
+            | Effect::HistoryBegun
+            | Effect::Led => {}
         }
-        Some(Effect::Removed { object }) => store.remove(object),
-        Some(Effect::Created { .. } | Effect::Append { .. }) | None => {}
     }
 }

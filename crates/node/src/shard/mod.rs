@@ -136,7 +136,7 @@ impl<T: Token> ShardCore<T> {
             Input::Head { token, path, at } => {
                 self.ask(ReadAsked { token, question: Question::Head { path, at } }, out)
             }
-            Input::Read { token, request } => self.read(token, request, out),
+            Input::Read { token, request } => self.read(token, request, now, out),
             Input::Early { token, path, incarnation, key } => {
                 self.ask(ReadAsked { token, question: Question::Early { path, incarnation, key } }, out);
             }
@@ -162,7 +162,7 @@ impl<T: Token> ShardCore<T> {
         }
         for slot in &mut self.slots {
             if let Some(group) = slot.up() {
-                group.expire(now.monotonic, out);
+                group.expire(now, out);
             }
         }
         self.submit(out);
@@ -198,9 +198,9 @@ impl<T: Token> ShardCore<T> {
         group.note_standing();
         group.publish(out);
         for path in changed {
-            group.wake(&path, out);
+            group.wake(&path, now.wall, out);
         }
-        group.answer_confirmed(now.monotonic, room, out);
+        group.answer_confirmed(now, room, out);
     }
 
     fn propose(&mut self, token: T, proposal: Proposal, out: &mut Vec<Output<T>>) {
@@ -270,11 +270,11 @@ impl<T: Token> ShardCore<T> {
         self.options.wal_segment_bytes / if makes_room { 64 } else { 8 }
     }
 
-    fn read(&mut self, token: T, request: ReadRequest, out: &mut Vec<Output<T>>) {
+    fn read(&mut self, token: T, request: ReadRequest, now: Now, out: &mut Vec<Output<T>>) {
         if read::is_local(&request) {
             let id = group_of(&request.path, self.groups());
             if let Ok(group) = self.serving(id.0)
-                && let Some(answer) = group.read_local(&request)
+                && let Some(answer) = group.read_local(&request, now.wall)
             {
                 out.push(Output::Answer(token, answer));
                 return;

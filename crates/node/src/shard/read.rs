@@ -5,7 +5,7 @@
 //! one confirmation. A lone voter's majority is itself, so that its reads are confirmed in the same turn.
 
 use super::group::GroupCore;
-use super::input::{Answer, Output, ReadLocated};
+use super::input::{Answer, Now, Output, ReadLocated};
 use super::wait::Waiter;
 use crate::api::{ReadRequest, Unavailable};
 use highwater_base::{Incarnation, Millis, Offset, limits};
@@ -101,7 +101,7 @@ impl<T> GroupCore<T> {
     }
 
     /// Answers what is confirmed and applied. `room` is how many readers may still begin to wait.
-    pub fn answer_confirmed(&mut self, monotonic: u64, room: &mut usize, out: &mut Vec<Output<T>>) {
+    pub fn answer_confirmed(&mut self, now: Now, room: &mut usize, out: &mut Vec<Output<T>>) {
         let applied = self.raft.standing().applied;
         let (due, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.reads.confirmed).into_iter().partition(|(index, _)| *index <= applied);
@@ -111,14 +111,14 @@ impl<T> GroupCore<T> {
             let answer = match question {
                 Question::Head { path, at } => Answer::Head(Ok(streams.head(&path, at))),
                 Question::Early { path, incarnation, key } => {
-                    Answer::Early(Ok(streams.early(&path, incarnation, &key)))
+                    Answer::Early(Ok(streams.early(&path, now.wall, incarnation, &key)))
                 }
-                Question::Read(request) => match self.evaluate(request) {
+                Question::Read(request) => match self.evaluate(request, now.wall) {
                     Evaluated::Answer(answer) => answer,
                     Evaluated::Wait(_, _) if *room == 0 => Answer::Read(Err(Unavailable::LiveReadsExhausted)),
                     Evaluated::Wait(request, wait_ms) => {
                         *room -= 1;
-                        self.waiters.add(Waiter { token, request, deadline: monotonic.saturating_add(wait_ms) });
+                        self.waiters.add(Waiter { token, request, deadline: now.monotonic.saturating_add(wait_ms) });
                         continue;
                     }
                 },
@@ -128,10 +128,10 @@ impl<T> GroupCore<T> {
     }
 
     /// Looks at a stream that changed on behalf of those who wait for it.
-    pub fn wake(&mut self, path: &str, out: &mut Vec<Output<T>>) {
+    pub fn wake(&mut self, path: &str, at: Millis, out: &mut Vec<Output<T>>) {
         for waiter in self.waiters.take_path(path) {
             let Waiter { token, request, deadline } = waiter;
-            match self.evaluate(request) {
+            match self.evaluate(request, at) {
                 Evaluated::Answer(answer) => out.push(Output::Answer(token, answer)),
                 Evaluated::Wait(request, _) => self.waiters.add(Waiter { token, request, deadline }),
             }
@@ -139,10 +139,10 @@ impl<T> GroupCore<T> {
     }
 
     /// Sends those away whose time is over: at the tail, with nothing.
-    pub fn expire(&mut self, monotonic: u64, out: &mut Vec<Output<T>>) {
-        for Waiter { token, request, .. } in self.waiters.take_due(monotonic) {
+    pub fn expire(&mut self, now: Now, out: &mut Vec<Output<T>>) {
+        for Waiter { token, request, .. } in self.waiters.take_due(now.monotonic) {
             let request = ReadRequest { wait_ms: None, ..request };
-            let answer = match self.evaluate(request) {
+            let answer = match self.evaluate(request, now.wall) {
                 Evaluated::Answer(Answer::Read(Ok(Ok(located)))) => {
                     let timed_out = located.plan.is_none() && !located.closed;
                     Answer::Read(Ok(Ok(ReadLocated { timed_out, ..located })))
@@ -154,11 +154,11 @@ impl<T> GroupCore<T> {
         }
     }
 
-    fn evaluate(&self, request: ReadRequest) -> Evaluated {
+    fn evaluate(&self, request: ReadRequest, at: Millis) -> Evaluated {
         let Some(streams) = self.machine.streams() else {
             return Evaluated::Answer(Answer::Read(Ok(Err(Refusal::StreamNotFound))));
         };
-        let scope = match streams.check_read(&request.path, request.incarnation, request.from) {
+        let scope = match streams.check_read(&request.path, at, request.incarnation, request.from) {
             Ok(scope) => scope,
             Err(refusal) => return Evaluated::Answer(Answer::Read(Ok(Err(refusal)))),
         };
@@ -201,8 +201,8 @@ pub(super) fn is_local(request: &ReadRequest) -> bool {
 impl<T> GroupCore<T> {
     /// Answers a read from the state as it is, unless the answer would be one that needs confirmation: that a stream is
     /// not there, or is another one.
-    pub fn read_local(&self, request: &ReadRequest) -> Option<Answer> {
-        match self.machine.streams()?.check_read(&request.path, request.incarnation, request.from) {
+    pub fn read_local(&self, request: &ReadRequest, at: Millis) -> Option<Answer> {
+        match self.machine.streams()?.check_read(&request.path, at, request.incarnation, request.from) {
             Err(Refusal::StreamNotFound | Refusal::IncarnationMismatch { .. } | Refusal::OffsetOutOfRange { .. }) => {
                 None
             }

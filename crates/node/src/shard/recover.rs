@@ -1,12 +1,13 @@
 //! Groups as they were left: the checkpoint, the log behind it, and the verdict on both.
 
-use super::checkpoint::CheckpointState;
+use super::checkpoint::{CheckpointState, checkpoint_meta};
 use super::group::{FRAME_BASE, FRAME_ENTRY, FRAME_HARD_STATE, GroupCore};
-use super::machine::{Done, GroupMachine};
+use super::machine::GroupMachine;
 use super::read::Reads;
 use super::wait::Waiters;
 use super::{Pending, ShardCore, ShardOptions, Slot};
 use crate::api::GroupState;
+use bytes::Bytes;
 use highwater_base::{GroupId, NodeId, OwnerId, Random};
 use highwater_consensus::{Base, Entry, Group, GroupOptions, HardState, RecoveredLog};
 use highwater_disk::Disk;
@@ -70,7 +71,6 @@ pub fn bootstrap(
 struct Recovering {
     store: Store,
     machine: GroupMachine,
-    streams: u64,
     log: Option<RecoveredLog>,
     located: VecDeque<(u64, Location)>,
     checkpoint: CheckpointState,
@@ -136,10 +136,12 @@ fn open_group(recovery: &Recovery<'_>, owner: OwnerId) -> Result<Recovering, Str
     let (store, loaded) = Store::open(Arc::clone(&recovery.disk), &directory, owner, recovery.store.clone())
         .map_err(|error| format!("its store does not open: {error}"))?;
     let Loaded { applied, meta, objects } = loaded;
-    let base = if meta.is_empty() {
-        recovery.first_start.then(|| Base::bootstrap(recovery.node))
+    let unreadable = |error| format!("its checkpoint does not read: {error}");
+    let (base, machine_meta) = if meta.is_empty() {
+        (recovery.first_start.then(|| Base::bootstrap(recovery.node)), Bytes::new())
     } else {
-        Some(Base::decode(meta).map_err(|error| format!("its checkpoint does not read: {error}"))?)
+        let (base, machine_meta) = checkpoint_meta(meta).map_err(unreadable)?;
+        (Some(Base::decode(base).map_err(unreadable)?), machine_meta)
     };
     let base_index = base.as_ref().map_or(0, |base| base.index);
     if base_index != applied && applied != 0 {
@@ -150,11 +152,10 @@ fn open_group(recovery: &Recovery<'_>, owner: OwnerId) -> Result<Recovering, Str
     if released > base_index + 1 {
         return Err(format!("its checkpoint stands at entry {base_index}, and its log begins at {released}"));
     }
-    let streams = if owner == OwnerId::CONTROL { 0 } else { objects.len() as u64 };
-    let machine = GroupMachine::load(owner, objects)
+    let machine = GroupMachine::load(owner, machine_meta, objects)
         .map_err(|error| format!("its checkpoint holds a record that does not read: {error}"))?;
     let (log, checkpoint) = (base.map(RecoveredLog::new), CheckpointState::default());
-    Ok(Recovering { store, machine, streams, log, located: VecDeque::new(), checkpoint })
+    Ok(Recovering { store, machine, log, located: VecDeque::new(), checkpoint })
 }
 
 /// Reads every surviving frame once, in the log's order; returns the newest segment.
@@ -222,14 +223,7 @@ impl Recovering {
             let Some((_, location)) = self.located.pop_front().filter(|(index, _)| *index == entry.index) else {
                 return Err(format!("entry {} has no place in the log", entry.index));
             };
-            let Some(Done::Stream(_, applied)) = self.machine.apply(entry, location, &mut self.store)? else {
-                continue;
-            };
-            match applied.effect {
-                Some(highwater_stream::Effect::Created { .. }) => self.streams += 1,
-                Some(highwater_stream::Effect::Removed { .. }) => self.streams = self.streams.saturating_sub(1),
-                Some(highwater_stream::Effect::Append { .. }) | None => {}
-            }
+            self.machine.apply(entry, location, &mut self.store)?;
         }
         Ok(())
     }
@@ -242,7 +236,7 @@ fn finish<T>(
     group: Recovering,
     random: &mut dyn Random,
 ) -> Result<GroupCore<T>, String> {
-    let Recovering { store, machine, streams, log, located, checkpoint } = group;
+    let Recovering { store, machine, log, located, checkpoint } = group;
     let log = log.ok_or("it has neither a checkpoint nor a first record: its log is not the one that it wrote")?;
     let raft = Group::open(recovery.node, log, GroupOptions::default(), random).map_err(|error| error.to_string())?;
     Ok(GroupCore {
@@ -252,7 +246,6 @@ fn finish<T>(
         machine,
         store,
         state: GroupState::Starting,
-        streams,
         unpublished: true,
         proposals: BTreeMap::new(),
         located,

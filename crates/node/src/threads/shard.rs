@@ -85,7 +85,7 @@ pub(crate) fn run(mut thread: ShardThread) {
 
 impl ShardThread {
     fn now(&self) -> Now {
-        Now { monotonic: self.shared.clock.monotonic() }
+        Now { monotonic: self.shared.clock.monotonic(), wall: self.shared.clock.wall() }
     }
 
     /// Waits for mail until the next tick or the next deadline of a reader.

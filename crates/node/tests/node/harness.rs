@@ -200,6 +200,7 @@ pub fn create(new_incarnation: Incarnation, body: &[u8]) -> Operation {
         closed: false,
         incarnation: None,
         new_incarnation,
+        expiry: None,
         body: Bytes::copy_from_slice(body),
     })
 }
@@ -215,7 +216,7 @@ pub fn keyed(key: Option<(&str, u64, u64)>, body: &[u8], close: bool) -> Operati
     Operation::Append(Append {
         incarnation: None,
         producer,
-        digest_matches: true,
+        body_fault: None,
         content_type: Some("application/octet-stream".to_owned()),
         stream_seq: None,
         close,

@@ -321,7 +321,7 @@ impl Database {
         let operation = Operation::Append(Append {
             incarnation: Some(incarnation),
             producer: Some(ProducerKey { id: PRODUCER_ID.to_owned(), epoch, seq, digest: Some(digest) }),
-            digest_matches: true,
+            body_fault: None,
             content_type: Some(CONTENT_TYPE.to_owned()),
             stream_seq: None,
             close: false,

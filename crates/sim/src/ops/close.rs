@@ -15,7 +15,7 @@ pub fn close(draft: &mut Draft<'_>, path: &str) -> Ask {
     let operation = Operation::Append(Append {
         incarnation,
         producer: None,
-        digest_matches: true,
+        body_fault: None,
         content_type: Some(CONTENT_TYPE.to_owned()),
         stream_seq: None,
         close: true,

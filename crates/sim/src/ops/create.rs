@@ -14,6 +14,7 @@ pub fn create(draft: &mut Draft<'_>, path: &str) -> Ask {
     let body = if draft.random.below(3) == 0 { draft.body().1 } else { Bytes::new() };
     let write = draft.oracle.register.add(path, Deed::Create(new_incarnation), None, closed, body.clone());
     let content_type = CONTENT_TYPE.to_owned();
-    let operation = Operation::Create(Create { content_type, closed, incarnation: None, new_incarnation, body });
+    let operation =
+        Operation::Create(Create { content_type, closed, incarnation: None, new_incarnation, expiry: None, body });
     Ask::Write { path: path.to_owned(), operation, write }
 }

@@ -22,7 +22,7 @@ impl Draft<'_> {
         let operation = Operation::Append(Append {
             incarnation: fact.token,
             producer: Some(ProducerKey { id: producer.clone(), epoch: *epoch, seq: *seq, digest }),
-            digest_matches: true,
+            body_fault: None,
             content_type: Some(CONTENT_TYPE.to_owned()),
             stream_seq: None,
             close: false,

@@ -118,7 +118,7 @@ impl Oracle {
                 there(*incarnation, *start, Offset(start.0 + fact.body.len() as u64))
             }
             Outcome::Created(created) => there(created.incarnation, Offset(0), Offset(fact.body.len() as u64)),
-            Outcome::Appended { .. } | Outcome::Matched(_) | Outcome::Evicted { .. } | Outcome::Deleted => Ok(()),
+            _ => Ok(()),
         }
     }
 

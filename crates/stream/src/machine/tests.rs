@@ -1,6 +1,7 @@
 //! What only a stored machine can show.
 
 use super::*;
+use crate::outcome::ReadFrom;
 
 fn token(n: u64) -> Incarnation {
     Incarnation::new((1 << 52) + n).expect("a small number above 2^52 is a token")
@@ -14,6 +15,7 @@ fn with_streams(paths: &[&str]) -> Machine {
             closed: false,
             incarnation: None,
             new_incarnation: token(n),
+            expiry: None,
             body: Bytes::from_static(b"hello"),
         };
         let command = Command { at: Millis(1), path: (*path).to_owned(), operation: Operation::Create(create) };
@@ -35,11 +37,11 @@ fn bytes_below_the_retained_offset_are_gone_for_every_reader() {
     }
     let gone = Err(Refusal::Gone { retained: Offset(3), incarnation: token(1) });
     for from in [ReadFrom::Start, ReadFrom::At(Offset(2))] {
-        assert_eq!(machine.check_read("notes", None, from), gone);
+        assert_eq!(machine.check_read("notes", Millis(1), None, from), gone);
         // Before the token, so that a reader of another history learns where this one begins.
-        assert_eq!(machine.check_read("notes", Some(token(9)), from), gone);
+        assert_eq!(machine.check_read("notes", Millis(1), Some(token(9)), from), gone);
     }
-    let scope = machine.check_read("notes", Some(token(1)), ReadFrom::At(Offset(3)));
+    let scope = machine.check_read("notes", Millis(1), Some(token(1)), ReadFrom::At(Offset(3)));
     assert_eq!(scope.map(|scope| (scope.start, scope.next)), Ok((Offset(3), Offset(5))));
     assert_eq!(machine.head("notes", Millis(1)).map(|head| head.retained), Ok(Offset(3)));
 }
@@ -47,11 +49,14 @@ fn bytes_below_the_retained_offset_are_gone_for_every_reader() {
 #[test]
 fn one_path_or_one_object_stored_twice_is_refused() {
     let objects = stored(&mut with_streams(&["a", "b"]));
-    assert!(Machine::load(Options::default(), objects.clone()).is_ok());
+    assert!(Machine::load(Options::default(), Bytes::new(), objects.clone()).is_ok());
     let same_path = vec![objects[0].clone(), (7, objects[0].1.clone())];
-    assert_eq!(Machine::load(Options::default(), same_path).err(), Some(DecodeError::Invalid("path")));
+    assert_eq!(Machine::load(Options::default(), Bytes::new(), same_path).err(), Some(DecodeError::Invalid("path")));
     let same_object = vec![objects[0].clone(), (objects[0].0, objects[1].1.clone())];
-    assert_eq!(Machine::load(Options::default(), same_object).err(), Some(DecodeError::Invalid("object")));
+    assert_eq!(
+        Machine::load(Options::default(), Bytes::new(), same_object).err(),
+        Some(DecodeError::Invalid("object"))
+    );
 }
 
 #[test]
@@ -61,8 +66,8 @@ fn only_streams_that_changed_are_stored_again() {
     let delete =
         Command { at: Millis(2), path: "b".to_owned(), operation: Operation::Delete { incarnation: Some(token(2)) } };
     let again = Command { operation: Operation::Delete { incarnation: None }, ..delete.clone() };
-    assert_eq!(machine.apply(&delete).effect, Some(Effect::Removed { object: token(2).get() }));
-    assert_eq!(machine.apply(&again).effect, None);
+    assert_eq!(machine.apply(&delete).effects, [Effect::Removed { object: token(2).get() }]);
+    assert_eq!(machine.apply(&again).effects, []);
     assert_eq!(machine.take_changed(), vec![(token(2).get(), None)]);
     assert_eq!(machine.take_changed(), vec![]);
 }

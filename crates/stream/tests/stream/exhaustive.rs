@@ -60,7 +60,7 @@ impl Search {
                     check(letter, &applied.result, &mut past).map_err(|what| {
                         format!("{what}: {letter:?} was answered {:?} after {past:?}", applied.result)
                     })?;
-                    if applied.effect.is_some() {
+                    if !applied.effects.is_empty() {
                         self.explore(&machine, at, &past, depth - 1)?;
                     } else if machine.fingerprint() != before {
                         return Err(format!("{letter:?} changed the state, and told nobody"));
@@ -139,7 +139,7 @@ fn command(at: Millis, letter: Letter) -> Command {
     let append = Append {
         incarnation: tokened.then_some(token(1)),
         producer: Some(ProducerKey { id: producer.to_owned(), epoch, seq, digest: Some(Digest::of(body.as_bytes())) }),
-        digest_matches: true,
+        body_fault: None,
         content_type: Some("text/plain".to_owned()),
         stream_seq: None,
         close: false,
@@ -155,6 +155,7 @@ fn explore(producers_max: usize, letters: Vec<Letter>, depth: u32) -> Result<u64
         closed: false,
         incarnation: None,
         new_incarnation: token(1),
+        expiry: None,
         body: Bytes::new(),
     };
     let created = machine.apply(&Command { at: Millis(1), path: "s".to_owned(), operation: Operation::Create(create) });

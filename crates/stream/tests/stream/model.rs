@@ -77,7 +77,7 @@ impl Model {
                 self.streams.insert(command.path.clone(), stream);
                 Ok(outcome)
             }
-            (_, None) => Err(Refusal::StreamNotFound),
+            (Operation::Append(_) | Operation::Delete { .. }, None) => Err(Refusal::StreamNotFound),
             (Operation::Delete { incarnation }, Some(stream)) => {
                 token_of(stream, *incarnation)?;
                 self.streams.remove(&command.path);
@@ -87,6 +87,7 @@ impl Model {
                 token_of(stream, append.incarnation)?;
                 stream.append(append, command.at)
             }
+            (other, _) => unreachable!("not drawn: {other:?}"),
         }
     }
 }
@@ -214,7 +215,7 @@ impl ModelStream {
     }
 
     fn content(&self, append: &Append) -> Result<(), Refusal> {
-        if !append.digest_matches {
+        if append.body_fault == Some(BodyFault::DigestMismatch) {
             return Err(Refusal::DigestMismatch);
         }
         if append.body.is_empty() && !append.close {
@@ -280,7 +281,14 @@ fn producer() -> impl Strategy<Value = ProducerKey> {
 fn operation() -> impl Strategy<Value = Operation> {
     let create = (content_type(), prop::bool::weighted(0.1), incarnation(), body()).prop_map(
         |(content_type, closed, incarnation, body)| {
-            Operation::Create(Create { content_type, closed, incarnation, new_incarnation: token(CURRENT), body })
+            Operation::Create(Create {
+                content_type,
+                closed,
+                incarnation,
+                new_incarnation: token(CURRENT),
+                expiry: None,
+                body,
+            })
         },
     );
     let stream_seq = prop::option::weighted(0.2, prop_oneof![Just("1".to_owned()), Just("2".to_owned())]);
@@ -294,8 +302,9 @@ fn operation() -> impl Strategy<Value = Operation> {
     )
         .prop_map(|(incarnation, producer, content_type, stream_seq, close, body)| {
             let stated = producer.as_ref().and_then(|key: &ProducerKey| key.digest);
-            let digest_matches = stated.is_none_or(|stated| stated == Digest::of(&body));
-            Operation::Append(Append { incarnation, producer, digest_matches, content_type, stream_seq, close, body })
+            let matches = stated.is_none_or(|stated| stated == Digest::of(&body));
+            let body_fault = (!matches).then_some(BodyFault::DigestMismatch);
+            Operation::Append(Append { incarnation, producer, body_fault, content_type, stream_seq, close, body })
         });
     let delete = incarnation().prop_map(|incarnation| Operation::Delete { incarnation });
     prop_oneof![3 => create, 40 => append, 1 => delete]
@@ -333,6 +342,7 @@ fn resolve(command: &Command, machine: &Machine) -> Command {
         Operation::Create(create) => &mut create.incarnation,
         Operation::Append(append) => &mut append.incarnation,
         Operation::Delete { incarnation } => incarnation,
+        other => unreachable!("not drawn: {other:?}"),
     };
     if *asked == Some(token(CURRENT)) {
         *asked = machine.head(&command.path, command.at).ok().map(|head| head.incarnation).or(*asked);
@@ -355,20 +365,26 @@ pub fn machine_after(commands: &[Command]) -> Machine {
 }
 
 /// Keeps bytes as the effects say, the way a store does.
-fn keep(bytes: &mut BTreeMap<u64, Vec<u8>>, command: &Command, effect: Option<Effect>) {
+fn keep(bytes: &mut BTreeMap<u64, Vec<u8>>, command: &Command, effects: &[Effect]) {
+    for effect in effects {
+        keep_one(bytes, command, *effect);
+    }
+}
+
+fn keep_one(bytes: &mut BTreeMap<u64, Vec<u8>>, command: &Command, effect: Effect) {
     match effect {
-        Some(Effect::Created { object, length }) => {
+        Effect::Created { object, length } => {
             assert_eq!(command.body().len() as u64, length);
             assert!(bytes.insert(object, command.body().to_vec()).is_none(), "an object is made once");
         }
-        Some(Effect::Append { object, start, length, .. }) => {
+        Effect::Append { object, start, length, .. } => {
             assert_eq!(command.body().len() as u64, length);
             let kept = bytes.get_mut(&object).expect("appended to an object that is there");
             assert_eq!(kept.len() as u64, start.0, "bytes are appended without a hole");
             kept.extend_from_slice(command.body());
         }
-        Some(Effect::Removed { object }) => assert!(bytes.remove(&object).is_some(), "removed what was there"),
-        None => {}
+        Effect::Removed { object } => assert!(bytes.remove(&object).is_some(), "removed what was there"),
+        _ => {}
     }
 }
 
@@ -377,7 +393,7 @@ fn early_agrees(machine: &Machine, command: &Command, result: &Result<Outcome, R
         return true;
     };
     let known = matches!(result, Ok(Outcome::Repeated(_) | Outcome::Evicted { .. }) | Err(Refusal::KeyConflict { .. }));
-    match machine.early(&command.path, *token, key) {
+    match machine.early(&command.path, command.at, *token, key) {
         Some(early) if known => early == *result,
         // Idleness alone parts the two: the head says what applied, the apply that the record is too old to go by.
         Some(_) => matches!(result, Err(Refusal::ProducerExpired { .. })),
@@ -400,10 +416,10 @@ proptest! {
             let expected = model.apply(&command);
             prop_assert_eq!(&applied.result, &expected, "{:?}", command);
             prop_assert!(early_agrees(&before, &command, &expected), "{:?} early on {:?}", command, expected);
-            if applied.effect.is_none() {
+            if applied.effects.is_empty() {
                 prop_assert_eq!(before.fingerprint(), machine.fingerprint(), "{:?} told nobody", command);
             }
-            keep(&mut bytes, &command, applied.effect);
+            keep(&mut bytes, &command, &applied.effects);
         }
         for (path, stream) in &model.streams {
             let head = machine.head(path, Millis(0));
@@ -430,7 +446,7 @@ proptest! {
                 }
                 prop_assert!(machine.take_changed().is_empty());
                 let objects = stored.iter().map(|(object, state)| (*object, state.clone())).collect();
-                let copy = Machine::load(options(), objects);
+                let copy = Machine::load(options(), machine.meta(), objects);
                 prop_assert!(copy.is_ok(), "{:?}", copy.err());
                 copies.extend(copy);
             }

@@ -11,7 +11,7 @@ fn keyed(path: &str, epoch: u64, seq: u64, body: &str) -> Command {
     let append = Append {
         incarnation: Some(token(1)),
         producer: Some(ProducerKey { id: "owner".to_owned(), epoch, seq, digest }),
-        digest_matches: true,
+        body_fault: None,
         content_type: Some("text/plain".to_owned()),
         stream_seq: None,
         close: false,
@@ -35,6 +35,7 @@ fn with_stream(path: &str) -> Machine {
         closed: false,
         incarnation: None,
         new_incarnation: token(1),
+        expiry: None,
         body: Bytes::new(),
     };
     let command = Command { at: Millis(1), path: path.to_owned(), operation: Operation::Create(create) };
@@ -53,7 +54,7 @@ fn a_write_whose_answer_was_lost_applies_once_and_repeats_its_receipt() {
     let Ok(Outcome::Applied(receipt)) = first.result else { panic!("{first:?}") };
     for _ in 0..3 {
         let again = machine.apply(&keyed("db", 1, 1, "batch"));
-        assert_eq!(again, Applied { result: Ok(Outcome::Repeated(receipt.clone())), effect: None });
+        assert_eq!(again, Applied { result: Ok(Outcome::Repeated(receipt.clone())), effects: Vec::new() });
     }
     assert_eq!(machine.head("db", Millis(9)).map(|head| head.next), Ok(receipt.next));
 }
@@ -83,8 +84,8 @@ fn appends_that_arrive_together_get_offsets_of_their_own() {
         let Ok(Outcome::Appended { start, next, .. }) = applied.result else { panic!("{applied:?}") };
         assert_eq!((start.0, next.0), (end, end + body.len() as u64));
         assert_eq!(
-            applied.effect,
-            Some(Effect::Append { object: token(1).get(), start, length: body.len() as u64, closed: false })
+            applied.effects,
+            [Effect::Append { object: token(1).get(), start, length: body.len() as u64, closed: false }]
         );
         end = next.0;
     }

@@ -2,17 +2,28 @@
 //!
 //! One line is one request:
 //! ```text
-//! create PATH [type=T] [closed] [if=TOKEN] [new=TOKEN] [body=TEXT]
-//! append PATH [as=ID/EPOCH/SEQ] [digest[=TEXT]] [if=TOKEN] [type=T|untyped] [stream-seq=S] [close] [body=TEXT]
+//! create PATH [type=T] [closed] [ttl=SECONDS|ends=MS] [if=TOKEN] [new=TOKEN] [body=TEXT]
+//! append PATH [as=ID/EPOCH/SEQ] [digest[=TEXT]] [if=TOKEN] [type=T|untyped] [stream-seq=S] [close] [fault=json|array]
+//!        [body=TEXT]
 //! early  PATH as=ID/EPOCH/SEQ [digest=TEXT] if=TOKEN
 //! delete PATH [if=TOKEN]
+//! touch  PATH
+//! sweep
+//! stage  PATH [if=TOKEN] part=N [body=TEXT]
+//! discard PATH [if=TOKEN]
+//! publish PATH at=OFFSET [if=TOKEN] [digest=TEXT] [wrong] (parts=N,N | part=N body=TEXT)
+//! retain PATH at=OFFSET [if=TOKEN]
+//! snapshot PATH at=OFFSET [if=TOKEN]
+//! history nonce=N
+//! lead
+//! usage  BUCKET
 //! head   PATH
 //! read   PATH from=start|now|OFFSET [if=TOKEN]
-//! wait   7d|1h|5ms
-//! limit  PRODUCERS
+//! wait   7d|1h|2s|5ms
+//! limit  PRODUCERS [parts=N] [bytes=N] [snapshot=BYTES]
 //! reload
 //! ```
-//! `digest` states the body's own digest, `digest=TEXT` that of another body. `reload` stores the machine and loads it.
+//! Tokens and parts are spelled `tN`; a token that a history event made, in decimal. `sweep` asks whom to look at and proposes what follows; `touch` proposes one where it is worth it. `digest` states the body's own digest, `digest=TEXT` that of another body. `reload` stores the machine and loads it.
 
 use bytes::Bytes;
 use highwater_base::{Digest, Incarnation, Millis, Offset};
@@ -26,7 +37,15 @@ pub fn token(n: u64) -> Incarnation {
 }
 
 fn name(token: Incarnation) -> String {
-    format!("t{}", token.get() - (1 << 52))
+    match token.get() - (1 << 52) {
+        small @ 0..1_000_000 => format!("t{small}"),
+        _ => token.to_string(),
+    }
+}
+
+fn named(text: &str) -> Incarnation {
+    let small = text.strip_prefix('t').map(|n| token(n.parse().expect("a number")));
+    small.or_else(|| Incarnation::parse(text)).expect("a token is tN or a number")
 }
 
 /// A machine, a clock and what was stored so far.
@@ -53,22 +72,77 @@ impl Session {
         match verb {
             "wait" => self.at = self.at.plus(duration_ms(subject)),
             "limit" => {
-                self.options.producers_max = subject.parse().expect("a number of producers");
+                self.options.producers_max = subject.parse().unwrap_or(self.options.producers_max);
+                self.options.staged_parts_max = arguments.number("parts").unwrap_or(self.options.staged_parts_max);
+                self.options.staged_bytes_max = arguments.number("bytes").unwrap_or(self.options.staged_bytes_max);
+                self.options.snapshot_bytes_max =
+                    arguments.number("snapshot").unwrap_or(self.options.snapshot_bytes_max);
                 self.reload();
             }
             "reload" => self.reload(),
             "head" => return Some(show_head(self.machine.head(subject, self.at))),
             "read" => return Some(self.read(subject, &arguments)),
+            "usage" => return Some(self.usage(subject)),
+            "snapshot" => return Some(self.snapshot(subject, &arguments)),
+            "sweep" => return Some(self.sweep()),
+            "history" | "lead" => {
+                let nonce = || arguments.get("nonce").or(subject.strip_prefix("nonce=")).expect("an event has a nonce");
+                let operation = match verb {
+                    "lead" => Operation::Lead,
+                    _ => Operation::History { nonce: nonce().parse().expect("a number") },
+                };
+                return Some(self.apply("", operation));
+            }
+            "touch" => {
+                let Some(incarnation) = self.machine.touch_due(subject, self.at) else {
+                    return Some("not worth a touch".to_owned());
+                };
+                return Some(self.apply(subject, Operation::Touch { incarnation }));
+            }
             "early" => return Some(self.early(subject, &arguments)),
             _ => {
                 let operation = self.operation(verb, &arguments);
-                let command = Command { at: self.at, path: subject.to_owned(), operation };
-                let result = self.machine.apply(&command).result;
-                self.next_token += u64::from(matches!(result, Ok(Outcome::Created(_))));
-                return Some(show(&result));
+                return Some(self.apply(subject, operation));
             }
         }
         None
+    }
+
+    fn apply(&mut self, path: &str, operation: Operation) -> String {
+        let command = Command { at: self.at, path: path.to_owned(), operation };
+        let result = self.machine.apply(&command).result;
+        self.next_token += u64::from(matches!(result, Ok(Outcome::Created(_))));
+        show(&result)
+    }
+
+    /// Expires whom the machine names, one after the other.
+    fn sweep(&mut self) -> String {
+        let mut said = Vec::new();
+        for Due { path, incarnation } in self.machine.take_due(self.at, 100) {
+            said.push(format!("{path} {}", self.apply(&path, Operation::Expire { incarnation })));
+        }
+        if said.is_empty() { "nothing due".to_owned() } else { said.join(", ") }
+    }
+
+    fn usage(&self, bucket: &str) -> String {
+        let Usage { streams, bytes } = self.machine.usage(bucket);
+        format!("{streams} streams, {bytes} bytes")
+    }
+
+    fn snapshot(&self, path: &str, arguments: &Arguments) -> String {
+        match self.machine.check_snapshot(path, self.at, arguments.token("if"), arguments.offset("at")) {
+            Ok(scope) => {
+                let parts: Vec<String> = scope.parts.iter().map(|part| part.length.to_string()).collect();
+                let length = scope.length;
+                format!(
+                    "snapshot at={} {length} bytes in {} {}",
+                    scope.head.offset.0,
+                    parts.join("+"),
+                    name(scope.incarnation)
+                )
+            }
+            Err(refusal) => show_refusal(&refusal),
+        }
     }
 
     fn operation(&mut self, verb: &str, arguments: &Arguments) -> Operation {
@@ -79,14 +153,25 @@ impl Session {
             "create" => {
                 let new_incarnation = arguments.token("new").unwrap_or(token(self.next_token));
                 let closed = arguments.has("closed");
-                Operation::Create(Create { content_type, closed, incarnation, new_incarnation, body })
+                let sliding = arguments.get("ttl").map(|ttl| Expiry::Sliding { ttl_s: ttl.parse().expect("seconds") });
+                let at = arguments.get("ends").map(|at| Expiry::At(Millis(at.parse().expect("milliseconds"))));
+                let expiry = sliding.or(at);
+                Operation::Create(Create { content_type, closed, incarnation, new_incarnation, expiry, body })
             }
             "append" => {
                 let producer = arguments.key(&body);
                 let stated = producer.as_ref().and_then(|key| key.digest);
                 Operation::Append(Append {
                     incarnation,
-                    digest_matches: stated.is_none_or(|stated| stated == Digest::of(&body)),
+                    body_fault: match arguments.get("fault") {
+                        _ if stated.is_some_and(|stated| stated != Digest::of(&body)) => {
+                            Some(BodyFault::DigestMismatch)
+                        }
+                        Some("json") => Some(BodyFault::InvalidJson),
+                        Some("array") => Some(BodyFault::EmptyArray),
+                        Some(other) => panic!("no such fault: {other}"),
+                        None => None,
+                    },
                     producer,
                     content_type: (!arguments.has("untyped")).then_some(content_type),
                     stream_seq: arguments.get("stream-seq").map(str::to_owned),
@@ -95,6 +180,27 @@ impl Session {
                 })
             }
             "delete" => Operation::Delete { incarnation },
+            "stage" => {
+                let part = arguments.token("part").expect("a part has a number");
+                Operation::StagePart { incarnation, part, body }
+            }
+            "discard" => Operation::DiscardParts { incarnation },
+            "retain" => Operation::Retain { incarnation, offset: arguments.offset("at") },
+            "publish" => {
+                let digest = Digest::of(arguments.get("digest").unwrap_or("snapshot").as_bytes());
+                let source = match arguments.get("parts") {
+                    Some(parts) => SnapshotSource::Parts(parts.split(',').map(named).collect()),
+                    None => SnapshotSource::Body { part: arguments.token("part").expect("or a part"), body },
+                };
+                Operation::PublishSnapshot(PublishSnapshot {
+                    incarnation,
+                    offset: arguments.offset("at"),
+                    digest,
+                    digest_matches: !arguments.has("wrong"),
+                    content_type: "application/octet-stream".to_owned(),
+                    source,
+                })
+            }
             other => panic!("no such verb: {other}"),
         }
     }
@@ -105,7 +211,7 @@ impl Session {
             "now" => ReadFrom::Now,
             offset => ReadFrom::At(Offset(offset.parse().expect("an offset"))),
         };
-        match self.machine.check_read(path, arguments.token("if"), from) {
+        match self.machine.check_read(path, self.at, arguments.token("if"), from) {
             Ok(scope) => {
                 let closed = if scope.closed { " closed" } else { "" };
                 format!("readable {}..{} {}{closed}", scope.start.0, scope.next.0, name(scope.incarnation))
@@ -117,7 +223,9 @@ impl Session {
     fn early(&self, path: &str, arguments: &Arguments) -> String {
         let key = arguments.key(&Bytes::new()).expect("an early question has a key");
         let token = arguments.token("if").expect("an early question is tokened");
-        self.machine.early(path, token, &key).map_or_else(|| "read the body first".to_owned(), |answer| show(&answer))
+        self.machine
+            .early(path, self.at, token, &key)
+            .map_or_else(|| "read the body first".to_owned(), |answer| show(&answer))
     }
 
     fn reload(&mut self) {
@@ -128,7 +236,7 @@ impl Session {
             };
         }
         let objects = self.stored.iter().map(|(object, state)| (*object, state.clone())).collect();
-        let loaded = Machine::load(self.options, objects).expect("what was stored loads");
+        let loaded = Machine::load(self.options, self.machine.meta(), objects).expect("what was stored loads");
         assert_eq!(loaded.fingerprint(), self.machine.fingerprint(), "a stored machine loads as it was");
         self.machine = loaded;
     }
@@ -145,9 +253,16 @@ impl<'a> Arguments<'a> {
         self.get(name).is_some()
     }
 
+    fn number(&self, name: &str) -> Option<u64> {
+        self.get(name).map(|n| n.parse().expect("a number"))
+    }
+
+    fn offset(&self, name: &str) -> Offset {
+        Offset(self.get(name).and_then(|n| n.parse().ok()).expect("an offset"))
+    }
+
     fn token(&self, name: &str) -> Option<Incarnation> {
-        let number = self.get(name)?.strip_prefix('t').and_then(|n| n.parse().ok()).expect("a token is tN");
-        Some(token(number))
+        self.get(name).map(named)
     }
 
     fn key(&self, body: &Bytes) -> Option<ProducerKey> {
@@ -167,6 +282,7 @@ fn duration_ms(text: &str) -> u64 {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "ms" => 1,
+        "s" => 1_000,
         "h" => 3_600_000,
         "d" => 24 * 3_600_000,
         other => panic!("no such unit: {other}"),
@@ -195,6 +311,17 @@ pub fn show(result: &Result<Outcome, Refusal>) -> String {
             text
         }
         Outcome::Deleted => "deleted".to_owned(),
+        Outcome::PartStaged { part, incarnation } => format!("staged {} {}", name(*part), name(*incarnation)),
+        Outcome::PartsDiscarded { incarnation } => format!("discarded {}", name(*incarnation)),
+        Outcome::Published { snapshot, incarnation } => {
+            format!("published at={} {}", snapshot.offset.0, name(*incarnation))
+        }
+        Outcome::Retained { offset, incarnation } => format!("retained from={} {}", offset.0, name(*incarnation)),
+        Outcome::Touched => "touched".to_owned(),
+        Outcome::Expired { stream: true } => "expired".to_owned(),
+        Outcome::Expired { stream: false } => "not over".to_owned(),
+        Outcome::HistoryBegun => "a history begins".to_owned(),
+        Outcome::Led => "led".to_owned(),
     }
 }
 
@@ -227,7 +354,19 @@ fn show_head(head: Result<Head, Refusal>) -> String {
         Ok(head) => {
             let closed = if head.closed { " closed" } else { "" };
             let Head { incarnation, next, retained, content_type, .. } = &head;
-            format!("{} {}..{} type={content_type}{closed}", name(*incarnation), retained.0, next.0)
+            let mut text = format!("{} {}..{} type={content_type}{closed}", name(*incarnation), retained.0, next.0);
+            match head.expiry {
+                Some(Expiry::Sliding { ttl_s }) => text.push_str(&format!(" ttl={ttl_s}")),
+                Some(Expiry::At(at)) => text.push_str(&format!(" ends={}", at.0)),
+                None => {}
+            }
+            if let Some(snapshot) = head.snapshot {
+                text.push_str(&format!(" snapshot={}", snapshot.offset.0));
+            }
+            if let Some((token, inherited)) = head.previous {
+                text.push_str(&format!(" previous={} inherited={}", name(token), inherited.0));
+            }
+            text
         }
         Err(refusal) => show_refusal(&refusal),
     }
@@ -271,6 +410,28 @@ fn show_refusal(refusal: &Refusal) -> String {
         }
         Refusal::Gone { retained, incarnation } => {
             text.push_str(&format!("gone retained={} {}", retained.0, name(*incarnation)));
+        }
+        Refusal::InvalidJson => text.push_str("invalid-json"),
+        Refusal::EmptyArray => text.push_str("empty-array"),
+        Refusal::SnapshotConflict { latest, incarnation } => {
+            let latest = latest.map_or_else(|| "none".to_owned(), |latest| latest.offset.0.to_string());
+            text.push_str(&format!("snapshot-conflict latest={latest} {}", name(*incarnation)));
+        }
+        Refusal::SnapshotBeyondEnd { next, incarnation } => {
+            text.push_str(&format!("snapshot-beyond-end end={} {}", next.0, name(*incarnation)));
+        }
+        Refusal::SnapshotNotFound { incarnation } => {
+            text.push_str(&format!("snapshot-not-found {}", name(*incarnation)));
+        }
+        Refusal::SnapshotDigestMismatch => text.push_str("snapshot-digest-mismatch"),
+        Refusal::SnapshotTooLarge { bytes_max } => text.push_str(&format!("snapshot-too-large max={bytes_max}")),
+        Refusal::UnknownPart { incarnation } => text.push_str(&format!("unknown-part {}", name(*incarnation))),
+        Refusal::StagedPartsLimit { limit, incarnation } => {
+            let limit = match limit {
+                StagedLimit::Parts(parts) => format!("parts={parts}"),
+                StagedLimit::Bytes(bytes) => format!("bytes={bytes}"),
+            };
+            text.push_str(&format!("staged-parts-limit {limit} {}", name(*incarnation)));
         }
     }
     text

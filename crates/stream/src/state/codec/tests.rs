@@ -1,6 +1,7 @@
 //! Stored streams: the golden record, and what is refused.
 
 use super::*;
+use highwater_base::Incarnation;
 
 fn token(n: u64) -> Incarnation {
     Incarnation::new((1 << 52) + n).expect("a small number above 2^52 is a token")
@@ -47,7 +48,16 @@ fn full() -> Stream {
         stream_seq: Some("0009".into()),
         floor: Some(5),
         history: 2,
-        previous: Some(Box::new((token(1), Offset(800)))),
+        rare: Some(Box::new(Rare {
+            previous: Some((token(1), Offset(800))),
+            lifetime: Some(Lifetime::Sliding { ttl_s: 60, deadline: Millis(1_700_000_067_500) }),
+            snapshot: Some(Snapshot {
+                head: SnapshotHead { offset: Offset(500), digest: Digest::of(b"snapshot") },
+                content_type: "application/octet-stream".into(),
+                parts: [SnapshotPart { object: 7, length: 70 }, SnapshotPart { object: 3, length: 0 }].into(),
+            }),
+            staged: BTreeMap::from([(11, Staged { length: 110, at: Millis(1_700_000_000_000) })]),
+        })),
         producers,
     }
 }
@@ -60,9 +70,19 @@ fn refused(change: impl FnOnce(&mut Stream)) -> Option<DecodeError> {
 
 #[test]
 fn the_golden_stream_is_read_and_written_as_ever() {
-    let golden = include_bytes!("../../golden/stream-v1.bin");
+    let golden = include_bytes!("../../../golden/stream-v2.bin");
     assert_eq!(decode(Bytes::from_static(golden)), Ok(full()));
     assert_eq!(encode(&full()), golden);
+}
+
+/// A program reads no record of another version, an earlier one included: there was no release with it.
+#[test]
+fn every_other_version_is_refused_by_its_number() {
+    for version in [1u8, 3] {
+        let mut record = encode(&full());
+        record[0] = version;
+        assert_eq!(decode(record.into()), Err(DecodeError::Version(version.into())));
+    }
 }
 
 #[test]
@@ -78,6 +98,11 @@ fn what_the_machine_relies_on_is_checked() {
     let invalid = |field| Some(DecodeError::Invalid(field));
     assert_eq!(refused(|_| {}), None);
     assert_eq!(refused(|stream| stream.retained = Offset(1_001)), invalid("retained offset"));
+    assert_eq!(refused(|stream| stream.retained = Offset(501)), invalid("snapshot offset"));
+    assert_eq!(refused(|stream| stream.rare_mut().snapshot = None), invalid("snapshot offset"));
+    assert_eq!(refused(|stream| stream.rare = Some(Box::default())), invalid("flag"));
+    let staged = Staged { length: 1 << 32, at: Millis(0) };
+    assert_eq!(refused(|stream| stream.rare_mut().staged.extend([(12, staged)])), invalid("part length"));
     assert_eq!(refused(|stream| stream.next = Offset(1 << 63)), invalid("offset"));
     let with = |change: fn(&mut Producer)| {
         refused(|stream| {

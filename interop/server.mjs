@@ -13,6 +13,9 @@ const TARGET = process.env.CARGO_TARGET_DIR ?? join(ROOT, "target")
 /** The program under test, as cargo built it. */
 export const HIGHWATER = join(TARGET, "debug", "highwater")
 
+/** The Python whose environment holds `requirements.txt`. */
+export const PYTHON = join(TARGET, "interop-venv", "bin", "python")
+
 /** Milliseconds that a server may take to start or to end on a busy machine. */
 const PATIENCE_MS = 30_000
 

@@ -1,7 +1,8 @@
 //! The project's automation: the demonstration, the gate, and what keeps the tree tidy.
 //!
 //! `cargo xtask demo` runs the main job on real input; `cargo xtask test` is the gate, the same one that CI calls;
-//! `cargo xtask suite` runs the published conformance suite alone; `cargo xtask fix` writes what the gate would complain of; `cargo xtask sizes` lists the longest files.
+//! `cargo xtask suite` and `cargo xtask clients` run the two steps of it that are software of others; `cargo xtask fix`
+//! writes what the gate would complain of; `cargo xtask sizes` lists the longest files.
 
 mod gate;
 mod interop;
@@ -18,6 +19,7 @@ usage: cargo xtask <command>
   demo    a Django project's database is replicated, lost and restored
   test    the gate: format, lints, tests, end to end, the published suite, docs, benchmark smoke
   suite   the published conformance suite; a pattern selects tests by name, --prune takes passing ones off the list
+  clients the programs on published clients, all or those whose names contain a word
   fix     format and apply the lints' suggestions
   sizes   the longest source files (a report, never a failure)
 ";
@@ -28,6 +30,7 @@ fn main() -> Result<()> {
         ["demo", rest @ ..] => process::demo(rest),
         ["test", rest @ ..] => gate::test(rest),
         ["suite", rest @ ..] => interop::suite(rest),
+        ["clients", rest @ ..] => interop::clients(rest),
         ["fix"] => gate::fix(),
         ["sizes"] => sizes::report(),
         _ => bail!("{USAGE}"),

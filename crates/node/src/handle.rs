@@ -2,7 +2,7 @@
 
 use crate::api::{ControlAnswer, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer};
 use crate::shard::{Input, Proposal, ReadLocated};
-use crate::threads::{Mail, Reply, Shared};
+use crate::threads::{Mail, Reply, Shard, Shared};
 use highwater_base::{Incarnation, Millis};
 use highwater_control::View;
 use highwater_store::ReadError;
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Admission {
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
-    mail: mpsc::Sender<Mail>,
+    shard: Arc<Shard>,
 }
 
 impl std::fmt::Debug for Handle {
@@ -52,8 +52,8 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Handle {
-    pub(crate) fn new(shared: Arc<Shared>, mail: mpsc::Sender<Mail>) -> Self {
-        Self { shared, mail }
+    pub(crate) fn new(shared: Arc<Shared>, shard: Arc<Shard>) -> Self {
+        Self { shared, shard }
     }
 
     /// Who this server is.
@@ -207,14 +207,13 @@ impl Handle {
         receiver.await.unwrap_or(Err(Unavailable::GroupRestarting))
     }
 
-    /// The node, for the status page. Asks the shard's thread and waits for it for a moment; if that thread is stuck,
+    /// The node, for the status page. Asks the shard and waits for it for a moment; if it is stuck,
     /// what it last said.
     #[must_use]
     pub fn status(&self) -> Status {
         let (sender, receiver) = mpsc::channel();
-        if self.mail.send(Mail::Status(sender)).is_ok()
-            && let Ok(groups) = receiver.recv_timeout(std::time::Duration::from_millis(500))
-        {
+        self.shard.post(Mail::Status(sender));
+        if let Ok(groups) = receiver.recv_timeout(std::time::Duration::from_millis(500)) {
             *self.shared.groups.lock().unwrap_or_else(PoisonError::into_inner) = groups;
         }
         self.shared.status()
@@ -244,6 +243,7 @@ impl Handle {
         if self.shared.has_failed() {
             return Err(Unavailable::ApplyStopped);
         }
-        self.mail.send(Mail::Input(input)).map_err(|_| Unavailable::GroupRestarting)
+        self.shard.post(Mail::Input(input));
+        Ok(())
     }
 }

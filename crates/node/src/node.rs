@@ -4,7 +4,7 @@ use crate::api::{GroupState, GroupStatus, Identity};
 use crate::config::Config;
 use crate::handle::Handle;
 use crate::open::{OpenError, Opened, open};
-use crate::threads::{Checkpointer, Mail, Reply, ShardThread, Shared, run};
+use crate::threads::{Mail, Reply, Shard, Shared, checkpointer};
 use highwater_base::{Clock, Random};
 use highwater_disk::{Disk, File};
 use highwater_wal::Writer;
@@ -21,7 +21,7 @@ const PROTOCOL: u32 = 11;
 pub struct Node {
     handle: Handle,
     shared: Arc<Shared>,
-    mail: mpsc::Sender<Mail>,
+    shard: Arc<Shard>,
     running: Option<Running>,
 }
 
@@ -66,24 +66,16 @@ impl Node {
             groups: Mutex::new((Vec::new(), GroupStatus::down(cluster.groups, GroupState::Starting))),
             control: watch::Sender::new(None),
         });
-        let (mail, inbox) = mpsc::channel();
         let spawn_failed = |error: io::Error| OpenError::Io { path: config.data.clone(), error };
-        let checkpointer = Checkpointer::spawn(log_reader, mail.clone(), Arc::clone(&shared)).map_err(spawn_failed)?;
+        let (work, queue) = mpsc::channel();
         let (started, starts) = mpsc::channel();
-        let thread = ShardThread {
-            core,
-            mail: inbox,
-            own_mail: mail.clone(),
-            writer: writer.handle(),
-            work: checkpointer.work,
-            shared: Arc::clone(&shared),
-            started,
-        };
-        let shard = std::thread::Builder::new().name("shard".to_owned()).spawn(move || run(thread));
-        let shard = shard.map_err(spawn_failed)?;
-        let running = Some(Running { shard, checkpointer: checkpointer.thread, writer, _lock: lock });
-        let handle = Handle::new(Arc::clone(&shared), mail.clone());
-        let node = Self { handle, shared, mail, running };
+        let shard = Shard::new(core, Arc::clone(&shared), work, started);
+        let checkpointer = checkpointer(log_reader, queue, Arc::clone(&shard)).map_err(spawn_failed)?;
+        let of_thread = Arc::clone(&shard);
+        let thread = std::thread::Builder::new().name("shard".to_owned()).spawn(move || of_thread.run());
+        let running = Some(Running { shard: thread.map_err(spawn_failed)?, checkpointer, writer, _lock: lock });
+        let handle = Handle::new(Arc::clone(&shared), Arc::clone(&shard));
+        let node = Self { handle, shared, shard, running };
         match starts.recv() {
             Ok(Ok(())) => {
                 let identity = &node.shared.identity;
@@ -115,9 +107,7 @@ impl Node {
     fn stop(&mut self) {
         let Some(Running { shard, checkpointer, writer, _lock }) = self.running.take() else { return };
         self.shared.closing.store(true, Ordering::Relaxed);
-        let stopped = self.mail.send(Mail::Stop);
-        let failed = self.shared.has_failed();
-        debug_assert!(stopped.is_ok() || failed, "a running shard holds its own mailbox open, and a panic says so");
+        self.shard.post(Mail::Stop);
         // In this order: the shard owns the work for the checkpointer, and both use the log.
         for thread in [shard, checkpointer] {
             if thread.join().is_err() {

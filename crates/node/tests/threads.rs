@@ -473,6 +473,9 @@ impl File for PlantedFile {
     }
 }
 
+/// The name of the threads on which tasks run.
+const CALLER: &str = "tokio-rt-worker";
+
 /// Runs a node in which a thread panics while a write is in flight and a reader waits, and checks that it says so.
 fn a_panic_on(thread: &'static str, body_bytes: usize, answered: bool) {
     let planted = Planted { thread, armed: Arc::default(), disk: SimDisk::new(1) };
@@ -494,18 +497,26 @@ fn a_panic_on(thread: &'static str, body_bytes: usize, answered: bool) {
         });
         create(&handle, "t").await;
         planted.armed.store(true, Ordering::Relaxed);
-        let write = handle.write("s".to_owned(), append(&vec![1; body_bytes], None));
-        let answer = tokio::time::timeout(limit, write).await.expect("the one in flight is answered");
-        let unknown = Err(Unavailable::OutcomeUnknown { leadership_lost: false });
-        // One that does not wait for the thread is answered, or refused after its end.
-        let others = answered && (answer.is_ok() || answer == Err(Unavailable::ApplyStopped));
-        assert!(answer == unknown || others, "{answer:?}");
+        let write = tokio::spawn({
+            let handle = handle.clone();
+            async move { handle.write("s".to_owned(), append(&vec![1; body_bytes], None)).await }
+        });
+        match tokio::time::timeout(limit, write).await.expect("the one in flight is answered") {
+            Ok(answer) => {
+                let unknown = Err(Unavailable::OutcomeUnknown { leadership_lost: false });
+                // One that does not wait for the thread is answered, or refused after its end.
+                let others = answered && (answer.is_ok() || answer == Err(Unavailable::ApplyStopped));
+                assert!(answer == unknown || others, "{answer:?}");
+            }
+            Err(ended) => assert!(ended.is_panic() && thread == CALLER, "{ended}"),
+        }
         let reason = tokio::time::timeout(limit, handle.failed()).await.expect("the node says that it failed");
         assert!(reason.contains("panicked"), "{reason}");
         assert!(!handle.ready() && !handle.status().ready, "it says that it serves");
         let answer = tokio::time::timeout(limit, handle.write("s".to_owned(), append(b"x", None))).await;
         assert!(matches!(answer, Ok(Err(_))), "{answer:?}");
-        tokio::time::timeout(limit, reader).await.expect("the reader is answered").expect("it ended").ok();
+        let reader = tokio::time::timeout(limit, reader).await.expect("the reader is answered");
+        assert!(reader.is_ok() || thread == CALLER, "{reader:?}");
     });
     planted.armed.store(false, Ordering::Relaxed);
     assert!(matches!(node.shutdown(), Err(OpenError::LogFailed(_))));
@@ -513,12 +524,19 @@ fn a_panic_on(thread: &'static str, body_bytes: usize, answered: bool) {
 
 #[test]
 fn a_panic_of_the_shards_thread_is_told_to_everyone_and_the_node_stops_loudly() {
-    a_panic_on("shard", 10, false);
+    a_panic_on("shard", 10, true);
+}
+
+/// A caller drives the shard for all others; a panic there is the caller's and everybody's.
+#[test]
+fn a_panic_of_a_caller_in_the_shard_is_told_to_everyone_and_the_node_stops_loudly() {
+    a_panic_on(CALLER, 10, true);
 }
 
 #[test]
 fn a_panic_of_the_logs_thread_is_told_to_everyone_and_the_node_stops_loudly() {
-    a_panic_on("wal", 10, false);
+    // Too large to be written by its caller.
+    a_panic_on("wal", 100_000, false);
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //! - [`log`]: the log itself, blocking and without threads or clocks
 //! - [`recovered`]: what opening found: each owner's verdict, and the surviving frames
 //! - [`reader`]: frames by location, from any thread
-//! - [`writer`]: the one thread that appends in production
+//! - [`writer`]: the one writer in production: a thread, or a lone caller where it is
 //!
 //! # Invariants
 //! `write_pos >= record_pos >= flush_pos`. A frame that was reported durable is found by every later open, or its owner

@@ -1,14 +1,18 @@
-//! The one thread that appends in production.
+//! The one writer of the log in production.
 //!
 //! Group commit is natural: while a sync runs, submissions pile up, and the next batch takes all of them. A lone
-//! submission never waits for company.
+//! submission never waits for company, nor for another thread: whoever brings it may write and sync it where it is
+//! ([`WriterHandle::write_here`]). There is still one writer at a time, the thread or that caller.
 
-use crate::log::{Log, SpareJob};
-use crate::types::{AppendError, Frame, Location, Poisoned, ReleaseError};
+mod worker;
+
+use crate::log::{Log, SpareDone};
+use crate::types::{AppendError, Frame, Location, Poisoned};
 use highwater_base::OwnerId;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use worker::{Round, Worker};
 
 /// What is called once frames are durable, or never will be.
 pub type Done = Box<dyn FnOnce(Result<Vec<Location>, AppendError>) + Send>;
@@ -21,6 +25,13 @@ pub type Forgotten = Box<dyn FnOnce(bool) + Send>;
 /// At 1.7 GB/s it is written and synced in about 3 ms, well inside a round's latency target, and larger batches are
 /// no faster per byte. Metric: `bytes / batches`.
 const BATCH_BYTES_MAX: usize = 4 << 20;
+
+/// Frames that are written where they are brought: one write and what its group has to record with it.
+const HERE_FRAMES_MAX: usize = 4;
+
+/// Bytes of payload that are written where they are brought. Writing so much takes a few hundredths of a millisecond,
+/// no longer than to wake another thread for it.
+const HERE_BYTES_MAX: u64 = 64 << 10;
 
 /// What was done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -105,8 +116,12 @@ struct Queue {
     /// Oldest first.
     work: VecDeque<Work>,
     retry_space: bool,
-    spare: Option<crate::log::SpareDone>,
+    spare: Option<SpareDone>,
     stopping: bool,
+    /// Somebody does a round: the thread, or a caller of [`WriterHandle::write_here`].
+    busy: bool,
+    /// Bytes of file that a batch may take now so that it costs one write and one short sync.
+    brief_bytes: u64,
     /// Nobody takes submissions any more, and why.
     ended: Option<Poisoned>,
     metrics: Metrics,
@@ -114,6 +129,10 @@ struct Queue {
 }
 
 impl Queue {
+    fn has_work(&self) -> bool {
+        !self.work.is_empty() || self.retry_space || self.spare.is_some() || self.stopping
+    }
+
     /// Takes the oldest work: as many submissions as one batch should have, and behind a forget only others of it. What
     /// was asked for after a forget must not be forgotten with the rest.
     fn take_round(&mut self) -> Round {
@@ -143,15 +162,56 @@ impl Queue {
     }
 }
 
-#[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
     work: Condvar,
+    /// The log, for whoever set `busy`; gone when the writer has ended.
+    worker: Mutex<Option<Worker>>,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn worker(&self) -> MutexGuard<'_, Option<Worker>> {
+        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody is served any more: notes why, unless it is known, and tells whoever waits.
+    fn end(&self, reason: Poisoned) {
+        let mut queue = self.lock();
+        let reason = queue.ended.get_or_insert(reason).clone();
+        let waiting = std::mem::take(&mut queue.work);
+        drop(queue);
+        // The thread, if it is not the one that ends here, has nothing to wait for.
+        self.work.notify_all();
+        for work in waiting {
+            match work {
+                Work::Submit(submission) => submission.done.send(Err(reason.clone().into())),
+                Work::Forget(_, done) => done.send(false),
+                Work::Release(..) | Work::Abandon(_) => {}
+            }
+        }
+    }
+}
+
+/// The right to write, held by a caller of [`WriterHandle::write_here`].
+struct Here<'a>(&'a Shared);
+
+impl Drop for Here<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        queue.busy = false;
+        let waits = queue.has_work();
+        drop(queue);
+        if std::thread::panicking() {
+            // What the log is in the middle of, nobody knows.
+            drop(self.0.worker().take());
+            self.0.end(panicked());
+        } else if waits {
+            self.0.work.notify_one();
+        }
     }
 }
 
@@ -171,10 +231,11 @@ impl Writer {
     /// Starts the thread. If the system gives none, every submission is answered with an error.
     #[must_use]
     pub fn spawn(log: Log) -> Self {
-        let shared = Arc::new(Shared::default());
-        shared.lock().needs = log.oldest_segment_needs();
-        let worker = Worker { log, shared: shared.clone(), spare_thread: None };
-        let thread = std::thread::Builder::new().name("wal".to_owned()).spawn(move || worker.run());
+        let queue = Queue { needs: log.oldest_segment_needs(), ..Queue::default() };
+        let worker = Mutex::new(Some(Worker::new(log)));
+        let shared = Arc::new(Shared { queue: Mutex::new(queue), work: Condvar::new(), worker });
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("wal".to_owned()).spawn(move || worker::run(&of_thread));
         if let Err(error) = &thread {
             shared.lock().ended = Some(Poisoned { reason: format!("the writer has no thread: {error}") });
         }
@@ -215,6 +276,34 @@ impl WriterHandle {
         queue.work.push_back(Work::Submit(Submission { frames, done: Answer(Some(done)) }));
         drop(queue);
         self.shared.work.notify_one();
+    }
+
+    /// Writes and syncs frames here and now, if that is no slower than to hand them over: nobody else waits or writes,
+    /// they are small, and the log's last sync was short. Otherwise gives them back, for [`Self::submit`].
+    ///
+    /// Blocks for one sync of the disk. What is submitted meanwhile goes to the writer's thread afterwards.
+    /// # Errors
+    /// The frames, if they were not written.
+    pub fn write_here(&self, frames: Vec<Frame>) -> Result<Result<Vec<Location>, AppendError>, Vec<Frame>> {
+        let bytes: u64 = frames.iter().map(|frame| frame.payload.len() as u64).sum();
+        let mut queue = self.shared.lock();
+        // The other half is for headers, checksums and whole pages.
+        let small = bytes < HERE_BYTES_MAX.min(queue.brief_bytes / 2) && frames.len() <= HERE_FRAMES_MAX;
+        if !small || queue.busy || queue.ended.is_some() || queue.has_work() {
+            return Err(frames);
+        }
+        queue.busy = true;
+        drop(queue);
+        let _here = Here(&self.shared);
+        let mut worker = self.shared.worker();
+        let Some(worker) = worker.as_mut() else { return Err(frames) };
+        let result = worker.write(&frames);
+        worker.ask_for_spare(&self.shared);
+        worker.publish(&self.shared);
+        if let Err(AppendError::Poisoned(poisoned)) = &result {
+            self.shared.end(poisoned.clone());
+        }
+        Ok(result)
     }
 
     /// As [`Log::release`], in the background; what a full disk kept from being given back is tried again with the next.
@@ -271,214 +360,5 @@ impl WriterHandle {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.shared.lock().metrics
-    }
-}
-
-struct Worker {
-    log: Log,
-    shared: Arc<Shared>,
-    spare_thread: Option<JoinHandle<()>>,
-}
-
-/// What one round does.
-#[derive(Default)]
-struct Round {
-    submissions: Vec<Submission>,
-    releases: BTreeMap<OwnerId, u64>,
-    abandoned: Vec<OwnerId>,
-    retry_space: bool,
-    forgets: Vec<(OwnerId, Answer<bool>)>,
-    spare: Option<crate::log::SpareDone>,
-    last: bool,
-}
-
-impl Worker {
-    fn run(mut self) -> Result<(), Poisoned> {
-        let shared = self.shared.clone();
-        // Whatever ends this thread, a panic in a callback included, nobody may wait for it in vain.
-        let _end = End(shared);
-        loop {
-            let round = self.next_round();
-            let last = round.last;
-            let poisoned = self.do_round(round);
-            self.publish();
-            if let Some(poisoned) = poisoned {
-                self.end(poisoned.clone());
-                return Err(poisoned);
-            }
-            if last {
-                self.end(Poisoned { reason: "the log was closed".to_owned() });
-                return self.log.close();
-            }
-        }
-    }
-
-    fn next_round(&self) -> Round {
-        let mut queue = self.shared.lock();
-        loop {
-            if !queue.work.is_empty() || queue.retry_space || queue.spare.is_some() || queue.stopping {
-                return queue.take_round();
-            }
-            queue = self.shared.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Does a round; the error that ended the log, if one did.
-    fn do_round(&mut self, round: Round) -> Option<Poisoned> {
-        for owner in round.abandoned {
-            self.log.abandon(owner);
-        }
-        if round.retry_space {
-            self.log.retry_space();
-        }
-        let mut poisoned = self.commit(round.submissions);
-        for (owner, first_needed) in round.releases {
-            // A full disk keeps the segment; the owner's next release tries again.
-            if let Err(ReleaseError::Poisoned(error)) = self.log.release(owner, first_needed) {
-                poisoned = Some(error);
-            }
-        }
-        for (owner, done) in round.forgets {
-            let forgotten = self.log.forget(owner);
-            done.send(forgotten.is_ok());
-            if let Err(ReleaseError::Poisoned(error)) = forgotten {
-                poisoned = Some(error);
-            }
-        }
-        if let Some(done) = round.spare
-            && let Err(error) = self.take_spare(done)
-        {
-            poisoned = Some(error);
-        }
-        self.ask_for_spare();
-        poisoned
-    }
-
-    /// Appends what was submitted, syncs once, and tells everyone.
-    fn commit(&mut self, submissions: Vec<Submission>) -> Option<Poisoned> {
-        if submissions.is_empty() {
-            return None;
-        }
-        let mut results = self.append(&submissions);
-        let mut poisoned = None;
-        if let Err(error) = self.log.sync() {
-            results.iter_mut().for_each(|result| *result = Err(error.clone().into()));
-            poisoned = Some(error);
-        }
-        let refused = results.iter().filter(|result| matches!(result, Err(AppendError::Full { .. }))).count();
-        self.shared.lock().metrics.refused += refused as u64;
-        if poisoned.is_none() && self.log.ends_soon() {
-            poisoned = self.await_spare().err();
-        }
-        // Before anyone is told, so that whoever is told finds itself counted, and knows what room there is.
-        self.publish();
-        for (submission, result) in submissions.into_iter().zip(results) {
-            submission.done.send(result);
-        }
-        poisoned
-    }
-
-    fn append(&mut self, submissions: &[Submission]) -> Vec<Result<Vec<Location>, AppendError>> {
-        let all: Vec<Frame> = submissions.iter().flat_map(|submission| &submission.frames).cloned().collect();
-        match self.log.append(&all) {
-            Ok(mut locations) => {
-                let mut results = Vec::with_capacity(submissions.len());
-                for submission in submissions {
-                    let rest = locations.split_off(submission.frames.len());
-                    results.push(Ok(std::mem::replace(&mut locations, rest)));
-                }
-                results
-            }
-            // One that does not fit must not take the others with it.
-            Err(_) if submissions.len() > 1 => {
-                let mut refused = BTreeMap::new();
-                submissions.iter().map(|submission| self.append_alone(&submission.frames, &mut refused)).collect()
-            }
-            Err(error) => vec![Err(error)],
-        }
-    }
-
-    /// Appends one submission, unless an earlier one of an owner of its was refused: a smaller one may fit where that
-    /// did not, and the owner's frames would have a hole.
-    fn append_alone(
-        &mut self,
-        frames: &[Frame],
-        refused: &mut BTreeMap<OwnerId, AppendError>,
-    ) -> Result<Vec<Location>, AppendError> {
-        let earlier = frames.iter().find_map(|frame| refused.get(&frame.owner).cloned());
-        let result = earlier.map_or_else(|| self.log.append(frames), Err);
-        if let Err(error) = &result {
-            refused.extend(frames.iter().map(|frame| (frame.owner, error.clone())));
-        }
-        result
-    }
-
-    fn publish(&self) {
-        let (metrics, needs) = (self.log.metrics(), self.log.oldest_segment_needs());
-        let mut queue = self.shared.lock();
-        queue.metrics = Metrics { refused: queue.metrics.refused, ..metrics };
-        queue.needs = needs;
-    }
-
-    /// Has the next segment's file made on another thread, so that no append waits for it to be zeroed.
-    fn ask_for_spare(&mut self) {
-        if self.spare_thread.is_some() {
-            return;
-        }
-        let Some(job) = self.log.prepare() else { return };
-        let shared = self.shared.clone();
-        let make = move |job: SpareJob| {
-            let done = job.run();
-            shared.lock().spare = Some(done);
-            shared.work.notify_one();
-        };
-        // Without a thread the append that needs the file makes it.
-        self.spare_thread = std::thread::Builder::new().name("wal-spare".to_owned()).spawn(move || make(job)).ok();
-    }
-
-    /// Nobody may be making files in the directory once the log's lock is gone.
-    fn end(&mut self, reason: Poisoned) {
-        self.shared.lock().ended = Some(reason);
-        self.join_spare_thread();
-    }
-
-    /// Waits for the next segment's file: whoever is told after this is not taken by surprise by a full disk. It costs no
-    /// more than to wait where the file is needed.
-    fn await_spare(&mut self) -> Result<(), Poisoned> {
-        self.ask_for_spare();
-        self.join_spare_thread();
-        let made = self.shared.lock().spare.take();
-        made.map_or(Ok(()), |done| self.take_spare(done))
-    }
-
-    fn take_spare(&mut self, done: crate::log::SpareDone) -> Result<(), Poisoned> {
-        self.join_spare_thread();
-        self.log.take_spare(done).map(drop)
-    }
-
-    fn join_spare_thread(&mut self) {
-        if let Some(thread) = self.spare_thread.take() {
-            // A panic there leaves an unfinished file, which the next open removes.
-            drop(thread.join());
-        }
-    }
-}
-
-/// Answers whoever still waits when the thread ends.
-struct End(Arc<Shared>);
-
-impl Drop for End {
-    fn drop(&mut self) {
-        let mut queue = self.0.lock();
-        let reason = queue.ended.get_or_insert_with(panicked).clone();
-        let waiting = std::mem::take(&mut queue.work);
-        drop(queue);
-        for work in waiting {
-            match work {
-                Work::Submit(submission) => submission.done.send(Err(reason.clone().into())),
-                Work::Forget(_, done) => done.send(false),
-                Work::Release(..) | Work::Abandon(_) => {}
-            }
-        }
     }
 }

@@ -1,16 +1,17 @@
-//! What drives the core in production: one thread for the shard, one for the log, one for checkpoints.
+//! What drives the core in production: its callers, and one thread each for the shard, the log and checkpoints.
 //!
-//! A write's way: its task encodes it and posts it to the shard's thread; that thread proposes everything that has
-//! come and hands one batch to the log's thread; after the sync the log's thread posts the locations back; the shard's
-//! thread applies and wakes the task. Two hops each way, and nobody waits for a clock.
+//! A write's way: its task encodes it and posts it to the shard. If nobody else is there, the task's thread proposes it,
+//! writes it to the log, syncs, applies and goes on with the answer: no other thread is woken. If others are there,
+//! whoever has the core proposes everything that has come; the log's thread takes it as one batch, applies it after the
+//! sync, and wakes the tasks. Nobody waits for a clock.
 
 mod checkpointer;
 mod reply;
 mod shard;
 
-pub(crate) use checkpointer::{Checkpointer, Work};
+pub(crate) use checkpointer::{Work, checkpointer};
 pub(crate) use reply::Reply;
-pub(crate) use shard::{ShardThread, run};
+pub(crate) use shard::Shard;
 
 use crate::api::{GroupStatus, Identity, Status};
 use crate::shard::Input;
@@ -30,11 +31,10 @@ pub(crate) enum Mail {
     Stop,
 }
 
-/// Says loudly that a thread panicked: the node is not ready any more, `failed` tells everyone who asks, and the shard's
-/// thread, if it is there, stops taking requests.
+/// Says loudly that a thread panicked: the node is not ready any more, `failed` tells everyone who asks, and the shard
+/// stops taking requests.
 pub(crate) struct Loud {
-    pub shared: Arc<Shared>,
-    pub mail: mpsc::Sender<Mail>,
+    pub shard: Arc<Shard>,
     pub name: &'static str,
 }
 
@@ -43,11 +43,7 @@ impl Drop for Loud {
         if !std::thread::panicking() {
             return;
         }
-        let reason = format!("the thread `{}` panicked", self.name);
-        tracing::error!(reason, "the node failed and stops");
-        self.shared.fail(reason.clone());
-        // Its own mailbox goes with the shard's thread; of the others it hears here.
-        drop(self.mail.send(Mail::Input(Input::Failed(reason))));
+        self.shard.abandon(format!("the thread `{}` panicked", self.name));
     }
 }
 

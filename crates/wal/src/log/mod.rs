@@ -184,6 +184,18 @@ impl Log {
         self.spares.is_empty() && self.segments.last().is_some_and(soon)
     }
 
+    /// Bytes of file that a batch can take with one write into the newest segment, so that nothing has to be made, synced
+    /// or waited for besides.
+    #[must_use]
+    pub fn bytes_at_once(&self) -> u64 {
+        let left = |segment: &Segment| {
+            let table = Table::file_bytes(segment.ranges.len() + 1);
+            segment.bytes.saturating_sub(self.tail.write_pos + table)
+        };
+        let takes = self.tail.open && !self.ends_soon();
+        self.segments.last().filter(|_| takes).map_or(0, left)
+    }
+
     /// Has the next [`Log::prepare`] look for space again, after the disk had none.
     pub fn retry_space(&mut self) {
         self.retry_space = true;

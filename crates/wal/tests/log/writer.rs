@@ -195,3 +195,71 @@ fn the_next_segment_is_made_before_it_is_needed_and_releases_give_space_back() {
     handle.submit(vec![frame(1, 61, 1)], Box::new(move |result| refused.send(result).expect("the test waits")));
     answers.recv().expect("an answer").expect_err("the writer has ended");
 }
+
+/// A lone submission is written and synced by whoever brings it, once the disk is known to be quick; it is counted, read
+/// back and found again like any other.
+#[test]
+fn a_lone_small_submission_is_written_where_it_is_brought() {
+    let disk = SimDisk::new(4);
+    let (log, _) = open(&disk);
+    let reader = log.reader();
+    let writer = Writer::spawn(log);
+    let handle = writer.handle();
+    let frames = vec![frame(1, 1, 300)];
+    assert_eq!(handle.write_here(frames.clone()), Err(frames), "nothing is known of the disk yet");
+    through_the_thread(&handle, 2);
+    let locations = here(&handle, 3);
+    assert_reads(&reader, &[frame(1, 3, 300)], &locations);
+    assert_eq!((handle.metrics().syncs, handle.metrics().frames), (2, 2));
+    let large = vec![frame(1, 4, 40_000)];
+    assert_eq!(handle.write_here(large.clone()), Err(large), "it would keep its caller for long");
+    let gate = hold(&handle);
+    let frames = vec![frame(1, 4, 300)];
+    assert_eq!(handle.write_here(frames.clone()), Err(frames), "the thread writes");
+    gate.send(()).expect("the writer waits");
+    writer.stop().expect("stop");
+    let frames = vec![frame(1, 5, 300)];
+    assert_eq!(handle.write_here(frames.clone()), Err(frames), "the writer has ended");
+    let (_, recovered) = open(&disk);
+    assert_eq!(names(&survivors(&recovered)), [(1, 2), (1, 3), (9, 1)]);
+}
+
+fn through_the_thread(handle: &WriterHandle, position: u64) {
+    let (answer, answers): Answers = mpsc::channel();
+    let done = move |result| answer.send(result).expect("the test waits");
+    handle.submit(vec![frame(1, position, 300)], Box::new(done));
+    answers.recv().expect("an answer").expect("durable");
+}
+
+/// Writes here, as soon as the thread has let go of the log.
+fn here(handle: &WriterHandle, position: u64) -> Vec<Location> {
+    let mut frames = vec![frame(1, position, 300)];
+    for _ in 0..2_000 {
+        match handle.write_here(frames) {
+            Ok(result) => return result.expect("durable"),
+            Err(back) => frames = back,
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("the log is never free");
+}
+
+#[test]
+fn a_sync_that_fails_where_it_is_done_ends_the_writer_for_everyone() {
+    let disk = SimDisk::new(5);
+    let (log, _) = open(&disk);
+    let writer = Writer::spawn(log);
+    let handle = writer.handle();
+    through_the_thread(&handle, 1);
+    here(&handle, 2);
+    disk.fail_next(Operation::Sync, ".segment");
+    let result = (0..2_000).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        handle.write_here(vec![frame(1, 3, 300)]).ok()
+    });
+    assert!(matches!(result, Some(Err(AppendError::Poisoned(_)))), "{result:?}");
+    assert!(handle.ended().is_some());
+    writer.stop().expect_err("the log had stopped");
+    let (_, recovered) = open(&disk);
+    assert_eq!(names(&survivors(&recovered))[..2], [(1, 1), (1, 2)]);
+}

@@ -75,10 +75,10 @@ fn every_crate_opens_with_its_front_page() {
     }
 }
 
-#[test]
-fn every_promise_in_the_docs_names_a_test_that_is_there() {
+/// The tests that a page of tables names in its last columns, each looked up in the sources.
+fn named_tests(page: &str) -> usize {
     let all: String = sources().into_iter().map(|(_, text)| text).collect();
-    let page = std::fs::read_to_string(root().join("docs/explanation/acknowledgement.md")).expect("the page is there");
+    let page = std::fs::read_to_string(root().join(page)).expect("the page is there");
     let mut named = 0;
     for row in page.lines().filter(|line| line.starts_with("| ")) {
         let proof = row.trim_end_matches(['|', ' ']).rsplit('|').next().unwrap_or_default();
@@ -88,5 +88,17 @@ fn every_promise_in_the_docs_names_a_test_that_is_there() {
             named += 1;
         }
     }
+    named
+}
+
+#[test]
+fn every_promise_in_the_docs_names_a_test_that_is_there() {
+    let named = named_tests("docs/explanation/acknowledgement.md");
     assert!(named > 30, "only {named} promises name a test");
+}
+
+#[test]
+fn every_report_in_the_docs_names_a_test_that_is_there() {
+    let named = named_tests("docs/reference/reports.md");
+    assert!(named > 12, "only {named} reports name a test");
 }

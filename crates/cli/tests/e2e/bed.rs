@@ -109,13 +109,15 @@ pub fn signal(child: &Child, signal: Signal) {
 pub struct Server {
     pub data: PathBuf,
     pub port: u16,
+    /// Further words of its command line.
+    pub options: Vec<String>,
     process: Option<Child>,
 }
 
 impl Server {
     /// A server on `folder/server` that does not run yet.
     pub fn new(folder: &Path) -> Self {
-        Self { data: folder.join("server"), port: free_port(), process: None }
+        Self { data: folder.join("server"), port: free_port(), options: Vec::new(), process: None }
     }
 
     /// A server on `folder/server`, ready.
@@ -149,7 +151,8 @@ impl Server {
     pub fn launch(&mut self) {
         assert!(self.process.is_none(), "it runs already");
         let log = File::options().create(true).append(true).open(self.log_path()).expect("its log can be written");
-        let process = Self::command(&self.data, self.port).stdout(Stdio::null()).stderr(log).spawn();
+        let mut command = Self::command(&self.data, self.port);
+        let process = command.args(&self.options).stdout(Stdio::null()).stderr(log).spawn();
         self.process = Some(process.expect("highwater can be run"));
     }
 

@@ -190,7 +190,7 @@ impl Load {
     }
 
     /// Everything that a stream holds now, the leader having confirmed that it leads.
-    fn bytes(&self, name: &str) -> Vec<u8> {
+    pub fn bytes(&self, name: &str) -> Vec<u8> {
         let (stream, mut bytes) = (self.stream(name), Vec::new());
         loop {
             let from = From::At(Offset(bytes.len() as u64));

@@ -10,6 +10,7 @@ mod fencing;
 mod hosts;
 mod load;
 mod reference;
+mod reports;
 mod server;
 mod session;
 mod stress;

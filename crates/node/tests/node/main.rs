@@ -6,4 +6,5 @@ mod faults;
 mod harness;
 mod random;
 mod reads;
+mod reports;
 mod writes;

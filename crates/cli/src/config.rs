@@ -16,7 +16,7 @@ pub struct Key {
 }
 
 /// Every setting of `highwater serve`.
-pub const KEYS: [Key; 5] = [
+pub const KEYS: [Key; 7] = [
     Key { name: "data", default: "./highwater-data", help: "Directory that holds everything the server keeps" },
     Key {
         name: "listen",
@@ -32,6 +32,16 @@ pub const KEYS: [Key; 5] = [
         name: "log_bytes_max",
         default: "1073741824",
         help: "Bytes that the write-ahead log may occupy before writes wait for a checkpoint",
+    },
+    Key {
+        name: "scrub_bytes_per_second",
+        default: "8388608",
+        help: "Bytes a second that the scrub reads to find damage, a quarter of it while requests are served; 0 turns it off",
+    },
+    Key {
+        name: "compaction_bytes_per_second",
+        default: "33554432",
+        help: "Bytes a second that are copied out of data files of which half or more was deleted; 0 turns that off",
     },
     Key {
         name: "log",
@@ -159,6 +169,22 @@ impl Settings {
             bytes if bytes >= 256 << 20 => Ok(bytes),
             bytes => bail!("log_bytes_max = {bytes} is below {} (256 MiB)", 256 << 20),
         }
+    }
+
+    /// Bytes a second that the scrub reads.
+    ///
+    /// # Errors
+    /// If it is no number.
+    pub fn scrub_bytes_per_second(&self) -> Result<u64> {
+        self.number("scrub_bytes_per_second")
+    }
+
+    /// Bytes a second that compaction copies.
+    ///
+    /// # Errors
+    /// If it is no number.
+    pub fn compaction_bytes_per_second(&self) -> Result<u64> {
+        self.number("compaction_bytes_per_second")
     }
 
     /// The settings as a TOML file, each with its origin.

@@ -33,6 +33,8 @@ async fn serve(settings: &Settings) -> Result<()> {
     let mut config = Config::new(settings.data());
     config.groups = settings.groups()?;
     config.wal_bytes_max = settings.log_bytes_max()?;
+    config.scrub_bytes_per_second = settings.scrub_bytes_per_second()?;
+    config.compaction_bytes_per_second = settings.compaction_bytes_per_second()?;
     config.boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     let address = listener.local_addr()?;

@@ -105,6 +105,7 @@ pub(crate) async fn metrics<S: Service>(State(app): State<App<S>>) -> Result<Res
         let suffix = if kind == "counter" { "_total" } else { "" };
         line(&mut out, &format!("{name}{suffix} {value}"));
     }
+    crate::storage::render(&status, &mut out);
     line(&mut out, "# EOF");
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")], out).into_response())
@@ -128,12 +129,12 @@ fn numbers(status: &Status) -> [(&'static str, &'static str, &'static str, u64);
     ]
 }
 
-fn header_lines(out: &mut String, name: &str, kind: &str, help: &str) {
+pub(crate) fn header_lines(out: &mut String, name: &str, kind: &str, help: &str) {
     line(out, &format!("# TYPE {name} {kind}"));
     line(out, &format!("# HELP {name} {help}"));
 }
 
-fn line(out: &mut String, text: &str) {
+pub(crate) fn line(out: &mut String, text: &str) {
     // Writing to a string cannot fail.
     writeln!(out, "{text}").expect("a string takes every line");
 }

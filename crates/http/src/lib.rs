@@ -17,7 +17,7 @@
 //! - `body`, `drain`: bounded reading of bodies, and what happens to those nobody read
 //! - `access`, `cors`: who may ask in open mode, and what browsers are told
 //! - `anything`: the readers of requests, for fuzzers
-//! - `admin`: health, readiness, metrics and status
+//! - `admin`, `storage`: health, readiness, metrics and status
 //!
 //! # Invariants
 //! No body is larger than the request limit, no queue or wait is without a bound. A refusal is sent whole: the body
@@ -56,6 +56,7 @@ mod router;
 pub mod server;
 pub mod service;
 mod sse;
+mod storage;
 mod timed;
 pub mod tls;
 mod traffic;

@@ -1,5 +1,6 @@
 //! What front ends ask and are answered.
 
+use crate::storage::ScrubStatus;
 use bytes::Bytes;
 use highwater_base::{Incarnation, Offset};
 use highwater_stream::{Outcome, ReadFrom, Refusal};
@@ -84,6 +85,9 @@ pub enum Unavailable {
     /// As many readers wait already as may wait.
     #[error("too many readers are waiting")]
     LiveReadsExhausted,
+    /// The bytes that a read asks for are damaged on this node's disk; those that are sound are still served.
+    #[error("the bytes are damaged on the server's disk: {0}")]
+    StoredBytesDamaged(String),
     /// Something failed that no one asked for.
     #[error("internal error: {0}")]
     Internal(String),
@@ -141,6 +145,23 @@ pub enum GroupState {
     Stopped(String),
 }
 
+/// Where a group's bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct StorageBytes {
+    /// Bytes of its data files.
+    pub files: u64,
+    /// Of these, bytes of streams.
+    pub live: u64,
+    /// Of these, bytes that nothing needs any more and that compaction gives back.
+    pub dead: u64,
+    /// Bytes of its index.
+    pub index: u64,
+    /// Bytes in the log that the next checkpoint makes superfluous.
+    pub log: u64,
+    /// Bytes that compaction has copied since the start.
+    pub compacted: u64,
+}
+
 /// One group, for the status page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GroupStatus {
@@ -162,6 +183,8 @@ pub struct GroupStatus {
     pub store_bytes: u64,
     /// Bytes of payload that lie in the log alone, until the next checkpoint.
     pub unmoved_bytes: u64,
+    /// Where its bytes are.
+    pub storage: StorageBytes,
     /// What it is doing.
     #[serde(flatten)]
     pub state: GroupState,
@@ -172,7 +195,8 @@ impl GroupStatus {
     pub(crate) fn down(id: u32, state: GroupState) -> Self {
         let voters = Vec::new();
         let (term, commit, applied, streams, store_bytes, unmoved_bytes) = (0, 0, 0, 0, 0, 0);
-        Self { id, leader: None, term, commit, applied, voters, streams, store_bytes, unmoved_bytes, state }
+        let storage = StorageBytes::default();
+        Self { id, leader: None, term, commit, applied, voters, streams, store_bytes, unmoved_bytes, storage, state }
     }
 }
 
@@ -203,4 +227,8 @@ pub struct Status {
     pub uncommitted_bytes: u64,
     /// Readers that wait for more.
     pub live_reads: u64,
+    /// Bytes that may still be written on the disk of the data directory, if it says so.
+    pub disk_free_bytes: Option<u64>,
+    /// What the scrub did, and what is known to be damaged.
+    pub scrub: ScrubStatus,
 }

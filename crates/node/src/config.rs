@@ -36,6 +36,16 @@ pub struct Config {
     pub boot_id: String,
     /// How the groups' stores are kept.
     pub store: highwater_store::Options,
+    /// Bytes a second that are copied out of data files that are mostly dead; 0 copies none.
+    ///
+    /// A third of what a slow disk writes. Metric: `highwater_compacted_bytes`.
+    pub compaction_bytes_per_second: u64,
+    /// Bytes a second that the scrub reads, a quarter of that while requests are served; 0 scrubs nothing.
+    ///
+    /// A terabyte in a day and a half, at a twelfth of what a hard disk reads. Metric: `highwater_scrub_bytes`.
+    pub scrub_bytes_per_second: u64,
+    /// Milliseconds from the beginning of one scrub to that of the next, if it has ended by then.
+    pub scrub_interval_ms: u64,
 }
 
 impl Config {
@@ -53,6 +63,9 @@ impl Config {
             live_reads_max: 16_384,
             boot_id: String::new(),
             store: highwater_store::Options::default(),
+            compaction_bytes_per_second: 32 << 20,
+            scrub_bytes_per_second: 8 << 20,
+            scrub_interval_ms: 24 * 60 * 60 * 1_000,
         }
     }
 }

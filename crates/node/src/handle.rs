@@ -2,10 +2,11 @@
 
 use crate::api::{ControlAnswer, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer};
 use crate::shard::{Input, Proposal, ReadLocated};
+use crate::storage::StorageFault;
 use crate::threads::{Mail, Reply, Shard, Shared};
-use highwater_base::{Incarnation, Millis};
+use highwater_base::{GroupId, Incarnation, Millis};
 use highwater_control::View;
-use highwater_store::ReadError;
+use highwater_store::{Pin, ReadError};
 use highwater_stream::{Head, Operation, Outcome, ProducerKey, ReadFrom, Refusal};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, mpsc};
@@ -174,9 +175,24 @@ impl Handle {
                 request.incarnation = Some(located.incarnation);
             }
             request.from = ReadFrom::At(located.start);
+            let (group, start, next) = (located.group.0, located.start.0, located.next.0);
             match self.fetch(located).await {
                 Ok(answer) => return Ok(Ok(answer)),
                 Err(ReadError::Moved) => {}
+                Err(ReadError::Damaged { path, position, fault }) => {
+                    let why = format!("{}, byte {position}: {fault}", path.display());
+                    self.shared.storage.note(StorageFault {
+                        group,
+                        file: path.display().to_string(),
+                        position,
+                        what: fault.to_string(),
+                        stream: Some(request.path),
+                        snapshot: false,
+                        from: Some(start),
+                        to: Some(next),
+                    });
+                    return Err(Unavailable::StoredBytesDamaged(why));
+                }
                 Err(error) => return Err(Unavailable::Internal(error.to_string())),
             }
         }
@@ -204,6 +220,16 @@ impl Handle {
         let (sender, receiver) = oneshot::channel();
         let (path, key) = (path.to_owned(), key.clone());
         self.send(Input::Early { token: Reply::Early(sender), path, incarnation, key })?;
+        receiver.await.unwrap_or(Err(Unavailable::GroupRestarting))
+    }
+
+    /// Makes a checkpoint of a group that holds everything acknowledged before this call, and keeps its files until the
+    /// result is dropped.
+    /// # Errors
+    /// That of a stopped or starting group; `Internal` if the checkpoint failed.
+    pub async fn pin(&self, group: u32) -> Result<Pin, Unavailable> {
+        let (sender, receiver) = oneshot::channel();
+        self.send(Input::Pin { token: Reply::Pin(sender), group: GroupId(group) })?;
         receiver.await.unwrap_or(Err(Unavailable::GroupRestarting))
     }
 

@@ -12,6 +12,7 @@
 //! - [`route`]: which group a stream belongs to
 //! - [`shard`]: all groups of the node, without threads
 //! - [`cluster_file`], [`open`]: the data directory
+//! - [`storage`]: what is known of damage on disk
 //! - [`solo`]: a node that a simulator drives step by step
 //! - [`node`], `threads`: a node in production
 //!
@@ -32,13 +33,15 @@ pub mod open;
 pub mod route;
 pub mod shard;
 pub mod solo;
+pub mod storage;
 mod threads;
 
 pub use api::{
-    ControlAnswer, Durability, GroupState, GroupStatus, Identity, ReadAnswer, ReadRequest, Status, Unavailable,
-    WriteAnswer,
+    ControlAnswer, Durability, GroupState, GroupStatus, Identity, ReadAnswer, ReadRequest, Status, StorageBytes,
+    Unavailable, WriteAnswer,
 };
 pub use config::Config;
 pub use handle::{Admission, Handle};
 pub use node::Node;
 pub use open::OpenError;
+pub use storage::{ScrubPass, ScrubStatus, StorageFault};

@@ -4,7 +4,8 @@ use crate::api::{GroupState, GroupStatus, Identity};
 use crate::config::Config;
 use crate::handle::Handle;
 use crate::open::{OpenError, Opened, open};
-use crate::threads::{Mail, Reply, Shard, Shared, checkpointer};
+use crate::storage::Faults;
+use crate::threads::{Mail, Reply, ScrubOptions, Scrubber, Shard, Shared, checkpointer};
 use highwater_base::{Clock, Random};
 use highwater_disk::{Disk, File};
 use highwater_wal::Writer;
@@ -28,6 +29,7 @@ pub struct Node {
 struct Running {
     shard: JoinHandle<()>,
     checkpointer: JoinHandle<()>,
+    scrubber: Scrubber,
     writer: Writer,
     _lock: Arc<dyn File>,
 }
@@ -65,15 +67,22 @@ impl Node {
             failed: watch::Sender::new(None),
             groups: Mutex::new((Vec::new(), GroupStatus::down(cluster.groups, GroupState::Starting))),
             control: watch::Sender::new(None),
+            storage: Faults::new(config.scrub_bytes_per_second),
+            disk,
+            data: config.data.clone(),
         });
         let spawn_failed = |error: io::Error| OpenError::Io { path: config.data.clone(), error };
         let (work, queue) = mpsc::channel();
         let (started, starts) = mpsc::channel();
         let shard = Shard::new(core, Arc::clone(&shared), work, started);
         let checkpointer = checkpointer(log_reader, queue, Arc::clone(&shard)).map_err(spawn_failed)?;
+        let scrub =
+            ScrubOptions { bytes_per_second: config.scrub_bytes_per_second, interval_ms: config.scrub_interval_ms };
+        let scrubber = Scrubber::spawn(scrub, Arc::clone(&shared), Arc::clone(&shard)).map_err(spawn_failed)?;
         let of_thread = Arc::clone(&shard);
         let thread = std::thread::Builder::new().name("shard".to_owned()).spawn(move || of_thread.run());
-        let running = Some(Running { shard: thread.map_err(spawn_failed)?, checkpointer, writer, _lock: lock });
+        let running =
+            Some(Running { shard: thread.map_err(spawn_failed)?, checkpointer, scrubber, writer, _lock: lock });
         let handle = Handle::new(Arc::clone(&shared), Arc::clone(&shard));
         let node = Self { handle, shared, shard, running };
         match starts.recv() {
@@ -105,11 +114,12 @@ impl Node {
     }
 
     fn stop(&mut self) {
-        let Some(Running { shard, checkpointer, writer, _lock }) = self.running.take() else { return };
+        let Some(Running { shard, checkpointer, scrubber, writer, _lock }) = self.running.take() else { return };
+        drop(scrubber.stop);
         self.shared.closing.store(true, Ordering::Relaxed);
         self.shard.post(Mail::Stop);
         // In this order: the shard owns the work for the checkpointer, and both use the log.
-        for thread in [shard, checkpointer] {
+        for thread in [shard, checkpointer, scrubber.thread] {
             if thread.join().is_err() {
                 tracing::error!("a thread of the node had panicked");
             }

@@ -185,6 +185,7 @@ fn shard_options(config: &Config) -> ShardOptions {
         checkpoint_bytes: config.checkpoint_bytes,
         uncommitted_bytes_max: config.uncommitted_bytes_effective(),
         live_reads_max: config.live_reads_max,
+        compaction_bytes_per_second: config.compaction_bytes_per_second,
     }
 }
 

@@ -4,6 +4,7 @@ use crate::api::ReadAnswer;
 use crate::config::Config;
 use crate::open::{OpenError, Opened, open};
 use crate::shard::{Answer, Input, Now, Output, ReadLocated, ShardCore, Token};
+use crate::storage::{Faults, ScrubStatus, scrub_group};
 use highwater_base::{GroupId, Millis, Random};
 use highwater_control::View;
 use highwater_disk::{Disk, File};
@@ -162,6 +163,21 @@ impl<T: Token> Solo<T> {
     pub fn fetch(&self, located: ReadLocated) -> Result<ReadAnswer, ReadError> {
         let reader = self.readers.get(located.group.0 as usize).and_then(Option::as_ref);
         located.fetch(reader)
+    }
+
+    /// Scrubs everything that is stored; what is damaged, with the streams concerned.
+    #[must_use]
+    pub fn scrub(&self) -> ScrubStatus {
+        let known = Faults::new(0);
+        known.began(self.monotonic);
+        for (number, reader) in (0..).zip(&self.readers) {
+            if let Some(reader) = reader {
+                let whole = scrub_group(GroupId(number), reader, &self.core, &mut |_| true, &known);
+                debug_assert!(whole.is_some(), "the core answers");
+            }
+        }
+        known.ended(self.monotonic);
+        known.status()
     }
 
     /// Closes the log cleanly.

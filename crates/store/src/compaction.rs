@@ -47,7 +47,12 @@ impl Store {
     /// if much of it is.
     #[must_use]
     pub fn compaction_due(&self) -> bool {
-        self.active_is_dead() || self.victims().next().is_some()
+        self.compaction_due
+    }
+
+    /// Judges it anew.
+    pub(crate) fn judge_files(&mut self) {
+        self.compaction_due = self.active_is_dead() || self.victims().next().is_some();
     }
 
     fn victims(&self) -> impl Iterator<Item = u32> {

@@ -168,6 +168,7 @@ impl Store {
                 self.usage.grown(*file, bytes);
             }
         }
+        self.judge_files();
     }
 }
 

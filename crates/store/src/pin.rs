@@ -62,6 +62,12 @@ impl Pin {
     }
 }
 
+impl std::fmt::Debug for Pin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pin").field("applied", &self.applied).field("files", &self.files.len()).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Pin {
     fn drop(&mut self) {
         self.store.unpin();

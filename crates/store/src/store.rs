@@ -41,6 +41,8 @@ pub struct Store {
     pub(crate) usage: Usage,
     /// Files with a damaged extent, which therefore cannot be emptied.
     pub(crate) stuck: BTreeSet<u32>,
+    /// Whether a compaction would free something; judged whenever `usage` changed.
+    pub(crate) compaction_due: bool,
     /// What memory names no more, and the index on disk still does.
     dying: Vec<FileExtent>,
     orphans: Vec<u32>,
@@ -145,6 +147,7 @@ impl Store {
             carried: BTreeMap::new(),
             usage,
             stuck: BTreeSet::new(),
+            compaction_due: false,
             dying: Vec::new(),
             orphans: Vec::new(),
             index,
@@ -428,6 +431,7 @@ impl Store {
             self.files.forget(*file);
             self.stuck.remove(file);
         }
+        self.judge_files();
         Reclaim { files: self.files.clone(), numbers }
     }
 

@@ -37,7 +37,7 @@ pub use command::{
     Append, BodyFault, Command, Create, Expiry, Operation, ProducerKey, PublishSnapshot, SnapshotSource,
 };
 pub use effect::Effect;
-pub use machine::{Due, Machine, Options};
+pub use machine::{Due, Holder, Machine, Options};
 pub use outcome::{
     Applied, ClosedEpoch, Created, Head, Outcome, ReadFrom, ReadScope, Receipt, Refusal, SnapshotHead, SnapshotPart,
     SnapshotScope, StagedLimit,

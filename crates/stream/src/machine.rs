@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 mod expiry;
+mod lookup;
+pub use lookup::Holder;
 mod read;
 mod snapshot;
 

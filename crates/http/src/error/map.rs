@@ -134,6 +134,7 @@ impl From<Unavailable> for Error {
             Unavailable::GroupRestarting => Code::GroupRestarting,
             Unavailable::ApplyStopped => Code::ApplyStopped,
             Unavailable::LiveReadsExhausted => Code::LiveReadsExhausted,
+            Unavailable::StoredBytesDamaged(_) => Code::StoredBytesDamaged,
             Unavailable::Internal(_) => Code::Internal,
         };
         Self::new(code, message)

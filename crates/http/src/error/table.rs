@@ -160,6 +160,9 @@ codes! {
     Internal "INTERNAL" 500 None, "",
         "The server failed. A write may have applied.",
         "Repeat a keyed write; look into the server's log.";
+    StoredBytesDamaged "STORED_BYTES_DAMAGED" 500 None, "",
+        "Bytes that the read asks for are damaged on the server's disk. Nothing wrong was sent; other bytes and streams are served.",
+        "Restore the stream from a backup or another copy; `/v1/admin/status` names the file and the streams concerned.";
     NoLeader "NO_LEADER" 503 Some(1), "`x-ursula-raft-group`",
         "The stream's group has no leader that could take the request. Nothing was proposed.",
         "Send it again.";

@@ -175,6 +175,7 @@ impl Service for Fake {
             voters: vec![1],
             streams: 2,
             store_bytes: 0,
+            storage: highwater_node::StorageBytes { dead: 7, ..Default::default() },
             unmoved_bytes: 0,
             state: if ready { GroupState::Serving } else { reason() },
         };
@@ -191,6 +192,8 @@ impl Service for Fake {
             ingress_bytes: 0,
             uncommitted_bytes: 0,
             live_reads: 0,
+            disk_free_bytes: Some(1 << 30),
+            scrub: highwater_node::ScrubStatus::default(),
         }
     }
 

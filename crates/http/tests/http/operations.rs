@@ -34,6 +34,10 @@ fn metrics_are_openmetrics_with_counts_that_grow() {
         "highwater_ready 1",
         "highwater_groups_serving 1",
         "highwater_uptime_seconds 2",
+        "highwater_store_dead_bytes{group=\"0\"} 7",
+        "highwater_compacted_bytes_total{group=\"0\"} 0",
+        "highwater_disk_free_bytes 1073741824",
+        "highwater_storage_faults 0",
     ] {
         assert!(text.lines().any(|other| other == line), "{line}\n{text}");
     }

@@ -63,8 +63,9 @@ pub(super) fn checkpoint_meta(meta: Bytes) -> Result<(Bytes, Bytes), DecodeError
 }
 
 impl<T> GroupCore<T> {
-    /// Begins a checkpoint of everything applied.
-    pub fn begin_checkpoint(&mut self) -> Output<T> {
+    /// Begins a checkpoint of everything applied, which moves `compaction_bytes_max` bytes out of mostly dead files.
+    pub fn begin_checkpoint(&mut self, compaction_bytes_max: u64) -> Output<T> {
+        self.pins_running.append(&mut self.pins);
         let base = self.raft.base();
         let changed = self.machine.take_changed();
         let state = &mut self.checkpoint;
@@ -72,7 +73,7 @@ impl<T> GroupCore<T> {
         state.running = Some(Running { applied: base.index, logged_bytes, hard_state: base.hard_state });
         let mut meta = Writer::new();
         meta.bytes(&base.encode()).bytes(&self.machine.meta());
-        let checkpoint = self.store.begin_checkpoint(base.index, meta.into_vec().into(), changed);
+        let checkpoint = self.store.begin_compaction(base.index, meta.into_vec().into(), changed, compaction_bytes_max);
         Output::Checkpoint(self.id, checkpoint)
     }
 
@@ -87,12 +88,16 @@ impl<T> GroupCore<T> {
         let done = match result {
             Ok(done) => done,
             Err(error) => {
+                self.refuse_pins(&error, out);
                 self.checkpoint.logged_bytes += logged_bytes;
                 self.checkpoint_failed(error, monotonic);
                 return;
             }
         };
-        out.push(Output::Reclaim(self.store.finish_checkpoint(done)));
+        self.compacted_bytes += done.copied_bytes();
+        let reclaim = self.store.finish_checkpoint(done);
+        self.answer_pins(out);
+        out.push(Output::Reclaim(reclaim));
         let state = &mut self.checkpoint;
         state.failing = false;
         // A vote that was stored since lies in the log at a position that the checkpoint covers, and is not in it.

@@ -5,7 +5,7 @@ use super::input::{Answer, Output};
 use super::machine::GroupMachine;
 use super::read::{ReadAsked, Reads};
 use super::wait::Waiters;
-use crate::api::{GroupState, GroupStatus, Unavailable};
+use crate::api::{GroupState, GroupStatus, StorageBytes, Unavailable};
 use highwater_base::{GroupId, OwnerId};
 use highwater_consensus::{Batch, Group, Role};
 use highwater_store::Store;
@@ -48,6 +48,12 @@ pub(super) struct GroupCore<T> {
     pub reads: Reads<T>,
     pub waiters: Waiters<T>,
     pub checkpoint: CheckpointState,
+    /// Who waits for a checkpoint that is kept while they copy it.
+    pub pins: Vec<T>,
+    /// Those of them for whom the checkpoint under way was begun.
+    pub pins_running: Vec<T>,
+    /// Bytes copied out of mostly dead files since the start.
+    pub compacted_bytes: u64,
 }
 
 impl<T> GroupCore<T> {
@@ -112,6 +118,9 @@ impl<T> GroupCore<T> {
             let unknown = Unavailable::OutcomeUnknown { leadership_lost: false };
             out.extend(waiting.token.map(|token| self.unanswered(token, unknown)));
         }
+        for token in self.take_pins() {
+            out.push(Output::Answer(token, Answer::Pin(Err(reads.clone()))));
+        }
         for asked in self.reads.take_all() {
             out.push(asked.refuse(reads.clone()));
         }
@@ -166,6 +175,14 @@ impl<T> GroupCore<T> {
             streams: self.machine.streams().map_or(0, highwater_stream::Machine::streams),
             store_bytes: store.stored_bytes,
             unmoved_bytes: store.unmoved_bytes,
+            storage: StorageBytes {
+                files: store.file_bytes,
+                live: store.stored_bytes,
+                dead: store.dead_bytes,
+                index: store.index_bytes,
+                log: self.checkpoint.logged_bytes,
+                compacted: self.compacted_bytes,
+            },
             state: self.state.clone(),
         }
     }

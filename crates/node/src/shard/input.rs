@@ -4,7 +4,7 @@ use crate::api::{ControlAnswer, ReadAnswer, ReadRequest, Unavailable, WriteAnswe
 use bytes::Bytes;
 use highwater_base::{GroupId, Incarnation, Millis, Offset, OwnerId};
 use highwater_consensus::entry::ENTRY_HEADER_BYTES;
-use highwater_store::{Checkpoint, CheckpointDone, CheckpointError, ReadError, ReadPlan, Reclaim, StoreReader};
+use highwater_store::{Checkpoint, CheckpointDone, CheckpointError, Pin, ReadError, ReadPlan, Reclaim, StoreReader};
 use highwater_stream::{Command, Head, Operation, Outcome, ProducerKey, Refusal};
 use highwater_wal::{AppendError, Frame, Location};
 use std::sync::Arc;
@@ -129,6 +129,13 @@ pub enum Input<T> {
         /// What became of it.
         result: Result<CheckpointDone, CheckpointError>,
     },
+    /// A checkpoint of a group, kept while it is copied; answered with [`Answer::Pin`] once there is a fresh one.
+    Pin {
+        /// Who waits.
+        token: T,
+        /// The group.
+        group: GroupId,
+    },
     /// Bytes of file that the log can still take, if the disk has no space for a further segment.
     LogRoom(Option<u64>),
     /// A thread that the node cannot do without is gone: nothing can be acknowledged any more.
@@ -170,6 +177,8 @@ pub enum Answer {
     Read(Result<Result<ReadLocated, Refusal>, Unavailable>),
     /// To an early answer.
     Early(Result<Option<Result<Outcome, Refusal>>, Unavailable>),
+    /// To one who wants to copy a group: its checkpoint.
+    Pin(Result<Pin, Unavailable>),
 }
 
 /// A read whose bytes are located and not yet fetched.

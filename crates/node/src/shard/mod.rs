@@ -6,11 +6,13 @@
 
 mod apply;
 mod checkpoint;
+mod compaction;
 mod group;
 mod input;
 mod machine;
 mod read;
 mod recover;
+mod scrub;
 mod wait;
 
 pub use input::{Answer, Input, Now, Output, Place, Proposal, ReadLocated, Token};
@@ -40,6 +42,8 @@ pub struct ShardOptions {
     pub uncommitted_bytes_max: u64,
     /// Readers that may wait at one time.
     pub live_reads_max: usize,
+    /// Bytes a second that are copied out of data files that are mostly dead; 0 copies none.
+    pub compaction_bytes_per_second: u64,
 }
 
 /// One group's place in the shard.
@@ -106,6 +110,7 @@ pub struct ShardCore<T> {
     log_room: Option<u64>,
     segment_newest: u64,
     checkpoint_running: bool,
+    compaction: compaction::Pace,
     uncommitted_bytes: u64,
     ticks: u64,
     failed: Option<String>,
@@ -143,11 +148,13 @@ impl<T: Token> ShardCore<T> {
             Input::Appended(result) => self.appended(result, out),
             Input::Checkpointed { group, result } => {
                 self.checkpoint_running = false;
+                self.compaction.ended(&self.options, now, &result);
                 if let Some(group) = self.slots.get_mut(group.0 as usize).and_then(Slot::up) {
                     group.end_checkpoint(result, now.monotonic, out);
                 }
                 self.retry(out);
             }
+            Input::Pin { token, group } => self.want_pin(token, group, out),
             Input::LogRoom(room) => self.log_room = room,
             Input::Failed(reason) => self.fail(reason, out),
             Input::Tick => self.tick(out),
@@ -431,9 +438,13 @@ impl<T: Token> ShardCore<T> {
         // A full disk has room for the smallest one first: what was deleted is given back by it.
         let smallest = ready().filter(|g| g.checkpoint.logged_bytes > 0).min_by_key(|g| g.store.unmoved_bytes());
         let due = if self.log_room.is_some() { smallest.map(|g| g.id) } else { due };
-        let Some(id) = pinning.map(|(_, id)| id).or(due) else { return };
+        let urgent = self.pin_wanted(now).or(pinning.map(|(_, id)| id)).or(due);
+        // Only when nothing else is due: what it gives back waits better than the log does.
+        let compacting = if urgent.is_none() { self.compaction_wanted(now) } else { None };
+        let Some(id) = urgent.or(compacting) else { return };
+        let bytes_max = if compacting.is_some() { self.compaction.begun() } else { 0 };
         if let Some(group) = self.slots[id.0 as usize].up() {
-            out.push(group.begin_checkpoint());
+            out.push(group.begin_checkpoint(bytes_max));
             self.checkpoint_running = true;
         }
     }

@@ -114,6 +114,7 @@ impl<T> ShardCore<T> {
             log_room: None,
             segment_newest,
             checkpoint_running: false,
+            compaction: Default::default(),
             uncommitted_bytes: 0,
             ticks: 0,
             failed: None,
@@ -252,5 +253,8 @@ fn finish<T>(
         reads: Reads::new(),
         waiters: Waiters::new(),
         checkpoint,
+        pins: Vec::new(),
+        pins_running: Vec::new(),
+        compacted_bytes: 0,
     })
 }

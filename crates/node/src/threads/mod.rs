@@ -1,4 +1,5 @@
-//! What drives the core in production: its callers, and one thread each for the shard, the log and checkpoints.
+//! What drives the core in production: its callers, and one thread each for the shard, the log, checkpoints and
+//! the scrub.
 //!
 //! A write's way: its task encodes it and posts it to the shard. If nobody else is there, the task's thread proposes it,
 //! writes it to the log, syncs, applies and goes on with the answer: no other thread is woken. If others are there,
@@ -7,26 +8,36 @@
 
 mod checkpointer;
 mod reply;
+mod scrubber;
 mod shard;
 
 pub(crate) use checkpointer::{Work, checkpointer};
 pub(crate) use reply::Reply;
+pub(crate) use scrubber::{ScrubOptions, Scrubber};
 pub(crate) use shard::Shard;
 
 use crate::api::{GroupStatus, Identity, Status};
-use crate::shard::Input;
+use crate::shard::{Input, ShardCore};
+use crate::storage::Faults;
 use highwater_base::{Clock, Random};
 use highwater_control::View;
+use highwater_disk::Disk;
 use highwater_store::StoreReader;
 use highwater_wal::WriterHandle;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use tokio::sync::watch;
+
+/// Something that somebody wants to know of the core.
+pub(crate) type Question = Box<dyn FnOnce(&ShardCore<Reply>) + Send>;
 
 /// What the shard's thread is sent.
 pub(crate) enum Mail {
     Input(Input<Reply>),
     Status(mpsc::Sender<(Vec<GroupStatus>, GroupStatus)>),
+    /// Something that is only looked up.
+    Ask(Question),
     /// Finish what is under way and end.
     Stop,
 }
@@ -70,6 +81,9 @@ pub(crate) struct Shared {
     pub groups: Mutex<(Vec<GroupStatus>, GroupStatus)>,
     /// What the control plane knows; absent until it is known to be current.
     pub control: watch::Sender<Option<Arc<View>>>,
+    pub storage: Faults,
+    pub disk: Arc<dyn Disk>,
+    pub data: PathBuf,
 }
 
 impl Shared {
@@ -108,6 +122,8 @@ impl Shared {
             ingress_bytes: self.ingress_bytes.load(Ordering::Relaxed),
             uncommitted_bytes: self.uncommitted_bytes.load(Ordering::Relaxed),
             live_reads: self.live_reads.load(Ordering::Relaxed),
+            disk_free_bytes: self.disk.free_bytes(&self.data).ok(),
+            scrub: self.storage.status(),
         }
     }
 }

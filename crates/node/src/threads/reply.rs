@@ -3,6 +3,7 @@
 use crate::api::{ControlAnswer, Unavailable, WriteAnswer};
 use crate::handle::Admission;
 use crate::shard::{Answer, ReadLocated, Token};
+use highwater_store::Pin;
 use highwater_stream::{Head, Outcome, Refusal};
 use tokio::sync::oneshot::Sender;
 
@@ -13,6 +14,7 @@ pub(crate) enum Reply {
     Head(Sender<Result<Result<Head, Refusal>, Unavailable>>),
     Read(Sender<Result<Result<ReadLocated, Refusal>, Unavailable>>),
     Early(Sender<Result<Option<Result<Outcome, Refusal>>, Unavailable>>),
+    Pin(Sender<Result<Pin, Unavailable>>),
 }
 
 impl Reply {
@@ -27,6 +29,7 @@ impl Reply {
             (Self::Head(sender), Answer::Head(answer)) => sender.send(answer).is_err(),
             (Self::Read(sender), Answer::Read(answer)) => sender.send(answer).is_err(),
             (Self::Early(sender), Answer::Early(answer)) => sender.send(answer).is_err(),
+            (Self::Pin(sender), Answer::Pin(answer)) => sender.send(answer).is_err(),
             // The core answers a question in its own kind.
             _ => unreachable!("an answer of another kind than its question"),
         };
@@ -44,6 +47,7 @@ impl Token for Reply {
             Self::Head(sender) => sender.is_closed(),
             Self::Read(sender) => sender.is_closed(),
             Self::Early(sender) => sender.is_closed(),
+            Self::Pin(sender) => sender.is_closed(),
         }
     }
 }

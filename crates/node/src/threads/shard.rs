@@ -299,6 +299,7 @@ impl Engine {
             match mail {
                 Mail::Input(input) => core.step(now, input, out),
                 Mail::Status(sender) => drop(sender.send((core.status(), core.control_status()))),
+                Mail::Ask(question) => question(core),
                 Mail::Stop => {
                     self.stop_at.get_or_insert(now.monotonic + DRAIN_MS_MAX);
                 }

@@ -7,4 +7,5 @@ mod harness;
 mod random;
 mod reads;
 mod reports;
+mod storage;
 mod writes;

@@ -15,25 +15,26 @@ const COMPACTION_BYTES = 4_096
 
 let server
 let yjs
+const opened = []
 before(async () => {
   server = await Server.start()
   yjs = new YjsServer({ port: 0, dsServerUrl: server.baseUrl, compactionThreshold: COMPACTION_BYTES })
   await yjs.start()
 })
 after(async () => {
+  opened.forEach((provider) => provider.destroy())
   await yjs.stop()
   await server.finish()
 })
 
-/** A document that follows `docId`, with the errors its provider told of. */
+/** A document that follows `docId`; its provider ends with the tests at the latest. */
 async function open(docId, options = {}) {
   const doc = new Y.Doc()
   const provider = new YjsProvider({ doc, baseUrl: `${yjs.url}/v1/yjs/highwater`, docId, connect: false, ...options })
-  const errors = []
-  provider.on("error", (error) => errors.push(error))
+  opened.push(provider)
   await provider.connect()
   await until(`${docId} to be in step`, () => provider.synced)
-  return { doc, provider, errors, text: doc.getText("body"), map: doc.getMap("facts") }
+  return { doc, provider, text: doc.getText("body"), map: doc.getMap("facts") }
 }
 
 /** Waits until both documents hold the same, and something. */
@@ -59,8 +60,6 @@ for (const liveMode of ["sse", "long-poll"]) {
     }
     await until("the writes to arrive", () => one.text.toString().includes("b19") && two.text.toString().includes("a19"))
     await converge(one, two)
-    one.provider.destroy()
-    two.provider.destroy()
   })
 }
 
@@ -79,8 +78,6 @@ test("a document that was compacted opens as it was", async () => {
   one.text.insert(0, "after the snapshot ")
   const two = await open(path)
   await converge(one, two)
-  one.provider.destroy()
-  two.provider.destroy()
 })
 
 // An edit that its provider could not send is not sent again by it, so none is made while the server is away.
@@ -104,9 +101,6 @@ test("documents go on together after the server was killed and started again", a
   await converge(one, two)
   const late = await open("restart/document")
   await converge(one, late)
-  for (const { provider } of [one, two, late]) {
-    provider.destroy()
-  }
 })
 
 test("one sees who else is there", async () => {
@@ -115,8 +109,6 @@ test("one sees who else is there", async () => {
   const two = await open("presence/document", { awareness: there })
   here.setLocalStateField("name", "Ada")
   await until("Ada to be seen", () => [...there.getStates().values()].some(({ name }) => name === "Ada"))
-  one.provider.destroy()
-  two.provider.destroy()
   here.destroy()
   there.destroy()
 })

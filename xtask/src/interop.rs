@@ -34,7 +34,7 @@ pub fn clients(words: &[&str]) -> Result<()> {
     if programs.is_empty() {
         bail!("no program of interop/clients is named so");
     }
-    let options = ["--test", "--test-reporter=spec", CLIENTS_TIMEOUT];
+    let options = ["--test", "--test-force-exit", "--test-reporter=spec", CLIENTS_TIMEOUT];
     run("node", &options.into_iter().chain(programs.iter().map(String::as_str)).collect::<Vec<_>>())
 }
 

@@ -19,6 +19,15 @@ pub struct Arguments {
 pub enum Tool {
     /// Run the server
     Serve(ServeArguments),
+    /// Check the server's settings without starting it
+    CheckConfig {
+        /// The settings, as `serve` takes them.
+        #[command(flatten)]
+        settings: ServeArguments,
+        /// Print what was found as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Write and read a stream
     #[command(subcommand)]
     Stream(StreamCommand),
@@ -46,7 +55,8 @@ impl Args for ServeArguments {
             .action(clap::ArgAction::SetTrue)
             .help("Print every setting with its origin, and end");
         KEYS.iter().fold(command.arg(file).arg(print), |command, key| {
-            let help = format!("{} [default: {}] [env: {}]", key.help, key.default, key.variable());
+            let default = if key.default.is_empty() { "none" } else { key.default };
+            let help = format!("{} [default: {default}] [env: {}]", key.help, key.variable());
             command.arg(Arg::new(key.name).long(key.flag()).value_name(key.name.to_uppercase()).help(help))
         })
     }

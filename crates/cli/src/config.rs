@@ -1,5 +1,9 @@
 //! The server's settings: one table of keys gives the flags, the environment, the file, the help and the reference.
 
+mod listeners;
+
+pub use listeners::{ListenerSettings, TlsFiles};
+
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,12 +20,33 @@ pub struct Key {
 }
 
 /// Every setting of `highwater serve`.
-pub const KEYS: [Key; 7] = [
+pub const KEYS: [Key; 14] = [
     Key { name: "data", default: "./highwater-data", help: "Directory that holds everything the server keeps" },
     Key {
         name: "listen",
         default: "127.0.0.1:4437",
         help: "Address of the HTTP listener; without keys and TLS only a loopback address is served",
+    },
+    Key {
+        name: "tls_certificate",
+        default: "",
+        help: "PEM file with the listener's certificate and those that lead to its root; read again when it changes, and at SIGHUP",
+    },
+    Key { name: "tls_key", default: "", help: "PEM file with the certificate's private key" },
+    Key {
+        name: "behind_proxy",
+        default: "",
+        help: "Addresses or networks, with commas between them, of the proxies in front that speak TLS for this server; only they may ask then, and their Forwarded or X-Forwarded-For is believed for logs and rate limits",
+    },
+    Key {
+        name: "public_url",
+        default: "",
+        help: "Where clients reach the server, such as https://streams.example.com; Location is below it",
+    },
+    Key {
+        name: "cors_origins",
+        default: "",
+        help: "Origins of web pages, with commas between them, that may use a server without keys, besides this machine's own",
     },
     Key {
         name: "groups",
@@ -47,6 +72,12 @@ pub const KEYS: [Key; 7] = [
         name: "log",
         default: "info",
         help: "What is logged: error, warn, info, debug, trace, or a filter by module",
+    },
+    Key { name: "log_format", default: "text", help: "How it is logged: text, or json with one object a line" },
+    Key {
+        name: "log_requests",
+        default: "false",
+        help: "Whether every request is logged, one line each: true or false",
     },
 ];
 
@@ -87,8 +118,12 @@ impl fmt::Display for Origin {
 }
 
 /// Every setting with its value and where that comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings(BTreeMap<&'static str, (String, Origin)>);
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    values: BTreeMap<&'static str, (String, Origin)>,
+    /// The `[[listener]]` tables of the file.
+    tables: Vec<toml::Table>,
+}
 
 impl Settings {
     /// Brings the sources together: flag, then environment, then file, then default.
@@ -100,7 +135,7 @@ impl Settings {
         environment: impl Fn(&str) -> Option<String>,
         file: Option<&toml::Table>,
     ) -> Result<Self> {
-        let file = file.map(read_file).transpose()?.unwrap_or_default();
+        let (file, tables) = file.map(read_file).transpose()?.unwrap_or_default();
         let value = |key: &Key| {
             let candidates = [
                 (flags.get(key.name).cloned(), Origin::Flag),
@@ -110,7 +145,7 @@ impl Settings {
             let set = candidates.into_iter().find_map(|(value, origin)| value.map(|value| (value, origin)));
             set.unwrap_or_else(|| (key.default.to_owned(), Origin::Default))
         };
-        Ok(Self(KEYS.iter().map(|key| (key.name, value(key))).collect()))
+        Ok(Self { values: KEYS.iter().map(|key| (key.name, value(key))).collect(), tables })
     }
 
     /// Reads the file of `--config`.
@@ -123,11 +158,11 @@ impl Settings {
     }
 
     fn text(&self, name: &str) -> &str {
-        self.0.get(name).map_or("", |(value, _)| value)
+        self.values.get(name).map_or("", |(value, _)| value)
     }
 
     fn number<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
-        let (value, origin) = self.0.get(name).with_context(|| format!("there is no setting {name}"))?;
+        let (value, origin) = self.values.get(name).with_context(|| format!("there is no setting {name}"))?;
         value
             .parse()
             .ok()
@@ -139,9 +174,47 @@ impl Settings {
         PathBuf::from(self.text("data"))
     }
 
-    /// The listener's address, `host:port`.
-    pub fn listen(&self) -> &str {
-        self.text("listen")
+    /// The listeners, from the one that the settings describe or from the file's tables.
+    ///
+    /// # Errors
+    /// What is wrong with which of them.
+    pub fn listeners(&self) -> Result<Vec<ListenerSettings>> {
+        if self.tables.is_empty() {
+            return Ok(vec![ListenerSettings::simple(|name| self.text(name))?]);
+        }
+        let twice = ListenerSettings::KEYS.into_iter().find_map(|name| {
+            let (value, origin) = self.values.get(name)?;
+            (*origin != Origin::Default && !value.is_empty()).then_some((name, origin))
+        });
+        if let Some((name, origin)) = twice {
+            bail!(
+                "{name} is set by the {origin}, and the configuration file has [[listener]] tables: state it in each of \
+                 the tables, or leave them out"
+            );
+        }
+        let origins = self.text("cors_origins");
+        (1..).zip(&self.tables).map(|(number, table)| ListenerSettings::table(number, table, origins)).collect()
+    }
+
+    /// Whether lines of the log are JSON.
+    ///
+    /// # Errors
+    /// If it is neither `text` nor `json`.
+    pub fn log_is_json(&self) -> Result<bool> {
+        match self.text("log_format") {
+            "text" => Ok(false),
+            "json" => Ok(true),
+            other => bail!("log_format = {other:?} is neither text nor json"),
+        }
+    }
+
+    /// Whether every request is logged.
+    ///
+    /// # Errors
+    /// If it is neither `true` nor `false`.
+    pub fn log_requests(&self) -> Result<bool> {
+        let text = self.text("log_requests");
+        text.parse().ok().with_context(|| format!("log_requests = {text:?} is neither true nor false"))
     }
 
     /// What is logged.
@@ -190,28 +263,55 @@ impl Settings {
     /// The settings as a TOML file, each with its origin.
     pub fn print(&self) -> String {
         let line = |(name, (value, origin)): (&&str, &(String, Origin))| {
-            let value = if value.parse::<u64>().is_ok() { value.clone() } else { format!("{value:?}") };
+            let bare = value.parse::<u64>().is_ok() || value.parse::<bool>().is_ok();
+            let value = if bare { value.clone() } else { format!("{value:?}") };
             format!("{name} = {value}  # {origin}\n")
         };
-        self.0.iter().map(line).collect()
+        let of_listeners = |name: &str| !self.tables.is_empty() && ListenerSettings::KEYS.contains(&name);
+        let keys = self.values.iter().filter(|(name, _)| !of_listeners(name)).map(line);
+        let tables = self.tables.iter().map(|table| format!("\n[[listener]]  # {}\n{table}", Origin::File));
+        keys.chain(tables).collect()
     }
 }
 
-fn read_file(table: &toml::Table) -> Result<BTreeMap<&'static str, String>> {
-    let mut values = BTreeMap::new();
+/// The values that a file gives to keys, and its tables of listeners.
+type FileContent = (BTreeMap<&'static str, String>, Vec<toml::Table>);
+
+fn read_file(table: &toml::Table) -> Result<FileContent> {
+    let (mut values, mut tables) = FileContent::default();
     for (name, value) in table {
+        if let ("listener", toml::Value::Array(all)) = (name.as_str(), value) {
+            for one in all {
+                let one = one.as_table().context("listener is not a list of tables: write [[listener]]")?;
+                tables.push(one.clone());
+            }
+            continue;
+        }
         let Some(key) = KEYS.iter().find(|key| key.name == name) else {
             let known = KEYS.map(|key| key.name).join(", ");
-            bail!("the configuration file sets {name}, which is no setting; the settings are {known}");
+            bail!(
+                "the configuration file sets {name}, which is no setting; the settings are {known}, and [[listener]]"
+            );
         };
-        let text = match value {
-            toml::Value::String(text) => text.clone(),
-            toml::Value::Integer(number) => number.to_string(),
-            _ => bail!("the configuration file sets {name} to {value}, which is neither text nor a whole number"),
-        };
-        values.insert(key.name, text);
+        values.insert(key.name, value_text(name, value)?);
     }
-    Ok(values)
+    Ok((values, tables))
+}
+
+/// A value as a flag would give it.
+fn value_text(name: &str, value: &toml::Value) -> Result<String> {
+    match value {
+        toml::Value::String(text) => Ok(text.clone()),
+        toml::Value::Integer(number) => Ok(number.to_string()),
+        toml::Value::Boolean(flag) => Ok(flag.to_string()),
+        toml::Value::Array(items) if items.iter().all(toml::Value::is_str) => {
+            Ok(items.iter().filter_map(toml::Value::as_str).collect::<Vec<_>>().join(","))
+        }
+        _ => bail!(
+            "the configuration file sets {name} to {value}, which is neither text, a list of texts, a whole number, \
+             true nor false"
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -257,6 +357,13 @@ mod tests {
     fn the_printed_settings_are_a_file_that_sets_the_same() {
         let all = settings(&[("groups", "4")], &[("HIGHWATER_LOG", "debug")], "listen = \"[::1]:9\"").unwrap();
         let again = settings(&[], &[], &all.print()).unwrap();
-        assert_eq!((again.groups().unwrap(), again.log(), again.listen()), (4, "debug", "[::1]:9"));
+        assert_eq!((again.groups().unwrap(), again.log()), (4, "debug"));
+        assert_eq!(again.listeners().unwrap()[0].address, "[::1]:9");
+        let tables = "log_requests = true\n[[listener]]\naddress = \"[::1]:9\"\nservices = [\"admin\"]\n\
+                      [[listener]]\naddress = \"127.0.0.1:1\"\nbehind_proxy = [\"10.0.0.0/8\", \"fd00::1\"]\n";
+        let all = settings(&[], &[], tables).unwrap();
+        let again = settings(&[], &[], &all.print()).unwrap();
+        assert_eq!(again.listeners().unwrap(), all.listeners().unwrap());
+        assert!(again.log_requests().unwrap());
     }
 }

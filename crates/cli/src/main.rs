@@ -1,6 +1,7 @@
 //! The `highwater` binary: the server, and the tools around it.
 
 mod arguments;
+mod check_config;
 mod config;
 mod db;
 mod exit;
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.tool {
         Tool::Serve(settings) => serve::run(&settings),
+        Tool::CheckConfig { settings, json } => check_config::run(&settings, json),
         Tool::Stream(command) => stream::run(command),
         Tool::Db(command) => db::run(command),
     };

@@ -19,6 +19,10 @@ pub struct HttpOptions {
     pub connections_per_address_max: usize,
     /// Connections of listeners without streams, which have places of their own.
     pub connections_admin_max: usize,
+    /// Whether each request is a line of the log.
+    pub requests_logged: bool,
+    /// Milliseconds from which on a request that waits for nothing but the server is told in the log.
+    pub slow_request_ms: u64,
     /// Milliseconds that a TLS handshake may take.
     pub handshake_ms_max: u64,
     /// Milliseconds between two looks at the files of certificates.
@@ -51,6 +55,8 @@ impl Default for HttpOptions {
             connections_max: 16_384,
             connections_per_address_max: 1_024,
             connections_admin_max: 64,
+            requests_logged: false,
+            slow_request_ms: 1_000,
             handshake_ms_max: 10_000,
             tls_watch_ms: 10_000,
             head_ms_max: 30_000,

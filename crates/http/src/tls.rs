@@ -120,6 +120,13 @@ impl Tls {
         }
     }
 
+    /// As [`Self::reload`], but tells of a pair that was refused before once more: somebody asked.
+    #[must_use]
+    pub fn reload_now(&self) -> Reloaded {
+        self.0.loaded.write().unwrap_or_else(PoisonError::into_inner).refused = None;
+        self.reload()
+    }
+
     /// Tells in the log what loading the files anew came to.
     pub fn tell(&self, reloaded: &Reloaded) {
         let certificate = self.certificate().display();

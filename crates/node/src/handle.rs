@@ -245,6 +245,14 @@ impl Handle {
         self.shared.status()
     }
 
+    /// Whether the shard answers within `patience`; blocks for that long at the most.
+    #[must_use]
+    pub fn answers(&self, patience: std::time::Duration) -> bool {
+        let (sender, receiver) = mpsc::channel();
+        self.shard.post(Mail::Status(sender));
+        receiver.recv_timeout(patience).is_ok()
+    }
+
     /// Whether the node serves.
     #[must_use]
     pub fn ready(&self) -> bool {

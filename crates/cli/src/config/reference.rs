@@ -30,6 +30,31 @@ listen = \"127.0.0.1:4437\"
 log_bytes_max = 2147483648
 ```
 
+## Several listeners
+
+In place of `listen`, `tls_certificate`, `tls_key`, `behind_proxy` and `public_url`, a file may have a table for each
+listener, with its own `address` and `services`: `streams` is `/v1/stream`, and `admin` is everything else. Without
+`services` it has both. `/healthz` and `/readyz` are on every listener. Listeners without `streams` have places for
+connections of their own, so that an operator gets in when the others are full.
+
+```toml
+data = \"/var/lib/highwater\"
+
+[[listener]]
+address = \"0.0.0.0:443\"
+services = [\"streams\"]
+tls_certificate = \"/etc/highwater/tls.pem\"
+tls_key = \"/etc/highwater/tls.key\"
+public_url = \"https://streams.example.com\"
+
+[[listener]]
+address = \"127.0.0.1:4437\"
+services = [\"admin\"]
+```
+
+A listener that other machines reach is served with keys alone, and with TLS or behind a proxy that has it; without, the
+server does not start and says what is missing. `highwater check-config` tells as much without starting it.
+
 <!-- From the program itself: run `cargo test -p highwater reference` with HIGHWATER_WRITE_DOCS=1 to write it anew. -->
 ";
 
@@ -43,7 +68,8 @@ fn the_page_of_settings_has_every_key_of_the_table() {
     let mut page = format!("{ABOVE}| key | flag | variable | default | meaning |\n| --- | --- | --- | --- | --- |\n");
     for key in &KEYS {
         let (name, flag, variable, default, help) = (key.name, key.flag(), key.variable(), key.default, key.help);
-        page.push_str(&format!("| `{name}` | `--{flag}` | `{variable}` | `{default}` | {help} |\n"));
+        let default = if default.is_empty() { "none".to_owned() } else { format!("`{default}`") };
+        page.push_str(&format!("| `{name}` | `--{flag}` | `{variable}` | {default} | {help} |\n"));
     }
     page.push_str(BELOW);
     if std::env::var_os("HIGHWATER_WRITE_DOCS").is_some() {
@@ -56,8 +82,12 @@ fn the_page_of_settings_has_every_key_of_the_table() {
 /// The example is one that the server would take.
 #[test]
 fn the_example_on_the_page_has_no_unknown_keys() {
-    let example = BELOW.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
-    let table: toml::Table = example.parse().expect("TOML");
-    let settings = super::Settings::resolve(&Default::default(), |_| None, Some(&table)).expect("known keys");
-    assert_eq!(settings.log_bytes_max().expect("in range"), 2 << 30);
+    let examples = BELOW.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let resolve = |example: &str| {
+        let table: toml::Table = example.parse().expect("TOML");
+        super::Settings::resolve(&Default::default(), |_| None, Some(&table)).expect("known keys")
+    };
+    let settings: Vec<_> = examples.map(resolve).collect();
+    assert_eq!(settings[0].log_bytes_max().expect("in range"), 2 << 30);
+    assert_eq!(settings[1].listeners().expect("two listeners").len(), 2);
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub const SOON: Duration = Duration::from_secs(30);
 
 /// Variables that would change what the programs under test do.
-const VARIABLES: [&str; 9] = [
+const VARIABLES: [&str; 16] = [
     "HIGHWATER_TOKEN",
     "HIGHWATER_TOKEN_FILE",
     "HIGHWATER_CA_FILE",
@@ -25,6 +25,13 @@ const VARIABLES: [&str; 9] = [
     "HIGHWATER_GROUPS",
     "HIGHWATER_LOG_BYTES_MAX",
     "HIGHWATER_LOG",
+    "HIGHWATER_LOG_FORMAT",
+    "HIGHWATER_LOG_REQUESTS",
+    "HIGHWATER_TLS_CERTIFICATE",
+    "HIGHWATER_TLS_KEY",
+    "HIGHWATER_BEHIND_PROXY",
+    "HIGHWATER_PUBLIC_URL",
+    "HIGHWATER_CORS_ORIGINS",
 ];
 
 /// A folder below the build's own, because `/tmp` may be memory.
@@ -182,6 +189,11 @@ impl Server {
         signal(self.process.as_ref().expect("it runs"), Signal::TERM);
         let mut process = self.process.take().expect("it runs");
         wait_for("the server to end", || process.try_wait().expect("its state can be asked"))
+    }
+
+    /// SIGHUP.
+    pub fn hang_up(&self) {
+        signal(self.process.as_ref().expect("it runs"), Signal::HUP);
     }
 
     /// SIGSTOP: it keeps its connections and answers nothing.

@@ -5,6 +5,7 @@ mod commands;
 mod content;
 mod crash;
 mod database;
+mod edge;
 mod existing;
 mod fencing;
 mod hosts;

@@ -137,6 +137,7 @@ fn every_command_prints_the_members_that_the_page_names_and_no_others() {
     check.run("stream head", &[url], b"").ok();
     check.run("stream close", &[url], b"").ok();
     check.run("stream tail", &[url, "--offset", "0"], b"").ok();
+    check.run("check-config", &["--data", text(&folder.path().join("none"))], b"").ok();
     databases(&mut check, folder.path(), &mut server);
     assert_eq!(check.seen, check.documented.keys().cloned().collect(), "commands on the page that were not run");
 }

@@ -101,6 +101,8 @@ fn a_server_that_others_could_reach_does_not_start() {
     let folder = folder();
     let mut server = program(env!("CARGO_BIN_EXE_highwater"));
     server.args(["serve", "--listen", "0.0.0.0:0", "--data"]).arg(folder.path().join("data"));
-    Ran::of(&mut server, b"").fails(1, &["neither keys nor TLS", "127.0.0.1"]);
+    Ran::of(&mut server, b"").fails(1, &["neither TLS nor a proxy", "highwater key create", "127.0.0.1"]);
+    server.args(["--behind-proxy", "192.0.2.7"]);
+    Ran::of(&mut server, b"").fails(1, &["no keys", "open to everybody", "highwater key create"]);
     assert!(!folder.path().join("data").exists(), "nothing was made");
 }

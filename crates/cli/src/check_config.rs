@@ -1,0 +1,71 @@
+//! `highwater check-config`: whether the server would start with its settings, as far as that can be told without
+//! opening its data.
+
+use crate::arguments::ServeArguments;
+use crate::output;
+use crate::serve::{self, Planned};
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+
+/// What was found.
+#[derive(Serialize)]
+struct Found {
+    data: String,
+    data_exists: bool,
+    listeners: Vec<FoundListener>,
+}
+
+#[derive(Serialize)]
+struct FoundListener {
+    address: String,
+    tls: bool,
+    streams: bool,
+    admin: bool,
+    keys_required: bool,
+}
+
+/// Checks the settings and prints what would be served.
+pub fn run(arguments: &ServeArguments, json: bool) -> Result<()> {
+    let settings = serve::settings(arguments)?;
+    serve::log::filter(&settings)?;
+    settings.log_is_json()?;
+    settings.log_requests()?;
+    let config = serve::config(&settings)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
+    let planned = runtime.block_on(serve::plan(&settings))?;
+    let data_exists = config.data.exists();
+    if !data_exists {
+        planned.iter().try_for_each(|listener| listener.check_keys(false))?;
+    }
+    let found = Found {
+        data: config.data.display().to_string(),
+        data_exists,
+        listeners: planned.iter().map(found_listener).collect(),
+    };
+    if json { output::json(&found) } else { print(&found) }
+}
+
+fn found_listener(planned: &Planned) -> FoundListener {
+    FoundListener {
+        address: planned.address.to_string(),
+        tls: planned.tls.is_some(),
+        streams: planned.settings.services.streams,
+        admin: planned.settings.services.admin,
+        keys_required: !planned.is_open(),
+    }
+}
+
+fn print(found: &Found) -> Result<()> {
+    let there = if found.data_exists { "there" } else { "made at the first start" };
+    let mut rows = vec![("data", format!("{} ({there})", found.data))];
+    for listener in &found.listeners {
+        let services = [("streams", listener.streams), ("admin", listener.admin)];
+        let services: Vec<_> = services.into_iter().filter(|(_, served)| *served).map(|(name, _)| name).collect();
+        let scheme = if listener.tls { "https" } else { "http" };
+        let keys =
+            if listener.keys_required { "with keys only" } else { "for this machine, open while there are no keys" };
+        rows.push(("listener", format!("{scheme}://{}  {}  {keys}", listener.address, services.join(", "))));
+    }
+    output::table(&rows)
+}

@@ -1,0 +1,158 @@
+//! `highwater serve`: the server, from its settings to its clean end.
+
+mod exposure;
+pub mod log;
+mod supervisor;
+
+pub use exposure::Planned;
+
+use crate::arguments::ServeArguments;
+use crate::config::Settings;
+use anyhow::{Context as _, Result, bail};
+use highwater_disk::{OsDisk, SystemClock, SystemRandom};
+use highwater_http::{HttpOptions, Server, Tls};
+use highwater_node::{Config, Handle, Node};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Runs the server until a signal or a failure ends it.
+pub fn run(arguments: &ServeArguments) -> Result<()> {
+    let settings = settings(arguments)?;
+    if arguments.print_config {
+        print!("{}", settings.print());
+        return Ok(());
+    }
+    log::start(&settings)?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(serve(&settings))
+}
+
+/// The settings of a command line.
+pub fn settings(arguments: &ServeArguments) -> Result<Settings> {
+    let file = arguments.config.as_deref().map(Settings::load_file).transpose()?;
+    Settings::resolve(&arguments.flags, |name| std::env::var(name).ok(), file.as_ref())
+}
+
+/// The node's settings.
+pub fn config(settings: &Settings) -> Result<Config> {
+    let mut config = Config::new(settings.data());
+    config.groups = settings.groups()?;
+    config.wal_bytes_max = settings.log_bytes_max()?;
+    config.scrub_bytes_per_second = settings.scrub_bytes_per_second()?;
+    config.compaction_bytes_per_second = settings.compaction_bytes_per_second()?;
+    config.boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+    Ok(config)
+}
+
+/// The listeners of the settings, judged as far as they can be before the data is opened.
+pub async fn plan(settings: &Settings) -> Result<Vec<Planned>> {
+    let mut planned = Vec::new();
+    for listener in settings.listeners()? {
+        planned.push(Planned::new(listener).await?);
+    }
+    Ok(planned)
+}
+
+async fn serve(settings: &Settings) -> Result<()> {
+    let config = config(settings)?;
+    let options = HttpOptions { requests_logged: settings.log_requests()?, ..HttpOptions::default() };
+    let planned = plan(settings).await?;
+    let data = config.data.clone();
+    if !data.exists() {
+        // A directory that is not there has no keys, and is not made for a server that does not start.
+        planned.iter().try_for_each(|listener| listener.check_keys(false))?;
+    }
+    let refused = |keys| planned.iter().find_map(|listener| listener.check_keys(keys).err());
+    let (refused_without_keys, certificates) = (refused(false), certificates(&planned));
+    let mut listeners = Vec::new();
+    for listener in planned {
+        listeners.push(listener.bind().await?);
+    }
+    let node = open(config, &data).await?;
+    let handle = node.handle();
+    if let Some(refused) = refused_without_keys.filter(|_| !keys_configured(&handle)) {
+        stop(node).await?;
+        return Err(refused);
+    }
+    greet(&listeners, &data, &handle, settings.log_is_json()?)?;
+
+    let (stop_now, stopped) = tokio::sync::oneshot::channel::<()>();
+    let server = Server::new(handle.clone(), options).serve(listeners, async {
+        // Either end of the channel going away means the same: stop.
+        let _ended = stopped.await;
+    });
+    let server = tokio::spawn(server);
+    let failure = until_ended(&handle, &certificates).await?;
+    supervisor::stopping();
+    tracing::info!(event = "stopping", failure = failure.as_deref(), "waiting readers are answered, writes finish");
+    let _receiver_gone = stop_now.send(());
+    server.await??;
+    stop(node).await?;
+    if let Some(failure) = failure {
+        bail!("stopped because {failure}; start again to recover from the log");
+    }
+    tracing::info!(event = "stopped", "stopped cleanly");
+    Ok(())
+}
+
+async fn open(config: Config, data: &Path) -> Result<Node> {
+    let open =
+        move || Node::open(config, Arc::new(OsDisk::new()), Arc::new(SystemClock::new()), Box::new(SystemRandom));
+    tokio::task::spawn_blocking(open).await?.with_context(|| format!("cannot open {}", data.display()))
+}
+
+async fn stop(node: Node) -> Result<()> {
+    tokio::task::spawn_blocking(move || node.shutdown()).await?.context("the log did not close cleanly")
+}
+
+/// Whether requests must carry a key.
+fn keys_configured(_handle: &Handle) -> bool {
+    false
+}
+
+/// Says that the server is ready: to the log, to the terminal, and to the service manager.
+fn greet(listeners: &[highwater_http::Listener], data: &Path, handle: &Handle, json: bool) -> Result<()> {
+    let mut urls = Vec::new();
+    for listener in listeners {
+        let scheme = if listener.tls.is_some() { "https" } else { "http" };
+        urls.push(format!("{scheme}://{}", listener.socket.local_addr()?));
+    }
+    let urls = urls.join(", ");
+    let cluster = &handle.identity().cluster_id;
+    tracing::info!(event = "ready", urls, data = %data.display(), cluster, version = env!("CARGO_PKG_VERSION"), "serving");
+    if !json {
+        eprintln!("highwater: serving {urls} from {} (ready: /readyz)", data.display());
+    }
+    supervisor::ready(&format!("serving {urls}"));
+    Ok(())
+}
+
+/// Every certificate that is served.
+fn certificates(planned: &[Planned]) -> Vec<Tls> {
+    planned.iter().filter_map(|listener| listener.tls.clone()).collect()
+}
+
+/// Waits for a signal to end, or for the log to fail; says why it failed. SIGHUP reads the certificates again.
+async fn until_ended(handle: &Handle, certificates: &[Tls]) -> Result<Option<String>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let watch = supervisor::watch(handle.clone());
+    tokio::pin!(watch);
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(None),
+            _ = interrupt.recv() => return Ok(None),
+            failure = handle.failed() => return Ok(Some(failure)),
+            () = &mut watch => {}
+            _ = hang_up.recv() => {
+                for tls in certificates {
+                    let tls = tls.clone();
+                    // A thread that panicked changed nothing.
+                    drop(tokio::task::spawn_blocking(move || tls.tell(&tls.reload_now())).await);
+                }
+            }
+        }
+    }
+}

@@ -114,18 +114,36 @@ impl<T> Answer<T> {
     /// One line for people: what came back instead of success.
     #[must_use]
     pub fn describe(&self) -> String {
+        // A refusal of HEAD has no body; the code that stands in for a missing one would mislead a reader.
         let code = match &self.outcome {
-            Outcome::Refused(refusal) => &refusal.code,
+            Outcome::Refused(refusal) if refusal.producer.is_some() || !self.code.is_empty() => &refusal.code,
             _ => &self.code,
         };
         match (self.status, code.is_empty(), self.message.is_empty()) {
             (0, _, _) => self.message.clone(),
-            (status, true, true) => format!("HTTP {status}"),
+            (status, true, true) => match reason(status) {
+                Some(reason) => format!("HTTP {status} {reason}"),
+                None => format!("HTTP {status}"),
+            },
             (status, true, false) => format!("HTTP {status}: {}", self.message),
             (status, false, true) => format!("HTTP {status} {code}"),
             (status, false, false) => format!("HTTP {status} {code}: {}", self.message),
         }
     }
+}
+
+/// What the statuses mean that a refusal without a body may have.
+fn reason(status: u16) -> Option<&'static str> {
+    Some(match status {
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        409 => "Conflict",
+        410 => "Gone",
+        412 => "Precondition Failed",
+        429 => "Too Many Requests",
+        _ => return None,
+    })
 }
 
 /// Reads the answer to a write of `kind`.

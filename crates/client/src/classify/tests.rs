@@ -91,6 +91,15 @@ fn a_fence_needs_its_headers() {
     assert!(matches!(answer.outcome, Outcome::Refused(Refusal { producer: None, .. })));
 }
 
+/// HEAD has no body: "INVALID_REQUEST" for a stream that is not there sent people looking for a mistake of their own.
+#[test]
+fn a_refusal_without_a_body_is_described_by_its_status() {
+    let gone = classify(WriteKind::Delete, 404, &Headers::default(), b"");
+    assert_eq!(gone.describe(), "HTTP 404 Not Found");
+    let told = classify(WriteKind::Delete, 404, &Headers::default(), br#"{"error":{"code":"STREAM_NOT_FOUND"}}"#);
+    assert_eq!(told.describe(), "HTTP 404 STREAM_NOT_FOUND");
+}
+
 #[test]
 fn a_refusal_names_the_limit_and_the_token() {
     let headers = Headers::new([("Ursula-Max-Request-Bytes", "4096"), ("Stream-Incarnation", "4503599627370497")]);

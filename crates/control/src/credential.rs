@@ -83,6 +83,12 @@ impl Credential {
         Self { id, secret: (0..SECRET_DIGITS).map(digit).collect() }
     }
 
+    /// The same secret under another id, which the key got because this one was taken.
+    #[must_use]
+    pub fn with_id(self, id: KeyId) -> Self {
+        Self { id, ..self }
+    }
+
     /// Reads what a request presents.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -15,17 +15,17 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Uri, header};
 use std::net::IpAddr;
 
-/// Judges a request's head.
+/// Judges a request's head. `open` says whether it is answered without a key.
 ///
 /// # Errors
 /// `NOT_FOUND` for what the listener does not serve, `MISDIRECTED_REQUEST` for another machine's, `FORBIDDEN` for
 /// another site's page.
-pub(crate) fn check(head: &Parts, arrival: &Arrival, pages: &Pages) -> Result<(), Error> {
+pub(crate) fn check(head: &Parts, arrival: &Arrival, pages: &Pages, open: bool) -> Result<(), Error> {
     let front = &arrival.front;
     if !front.offers(head.uri.path()) {
         return Err(Error::new(Code::NotFound, "this listener does not serve this path"));
     }
-    if !front.open {
+    if !open {
         return closed(head, arrival);
     }
     direct(head)?;
@@ -52,8 +52,8 @@ fn closed(head: &Parts, arrival: &Arrival) -> Result<(), Error> {
 }
 
 /// Which pages may read the answer to a request.
-pub(crate) fn pages(head: &Parts, front: &Front) -> Pages {
-    if !front.open {
+pub(crate) fn pages(head: &Parts, front: &Front, open: bool) -> Pages {
+    if !open {
         return Pages::All;
     }
     let mut origins = head.headers.get_all(header::ORIGIN).iter().peekable();
@@ -131,7 +131,7 @@ mod tests {
 
     fn judged(head: &Parts) -> Result<(), Code> {
         let arrival = Arrival::default();
-        check(head, &arrival, &pages(head, &arrival.front)).map_err(|error| error.code())
+        check(head, &arrival, &pages(head, &arrival.front, true), true).map_err(|error| error.code())
     }
 
     #[test]
@@ -250,7 +250,8 @@ mod tests {
             let arrival = Arrival::new(peer.parse().expect("an address"), secure, front.clone());
             let request = Request::builder().uri(path).header("host", "streams.example.com");
             let (head, ()) = request.body(()).expect("a request").into_parts();
-            let judged = check(&head, &arrival, &pages(&head, &front)).map_err(|error| error.code());
+            let judged =
+                check(&head, &arrival, &pages(&head, &front, front.open), front.open).map_err(|error| error.code());
             assert_eq!(judged, if answered { Ok(()) } else { Err(Code::MisdirectedRequest) }, "{peer} {path}");
         }
     }

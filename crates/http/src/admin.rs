@@ -90,7 +90,7 @@ fn why_not(status: &Status) -> String {
 pub(crate) async fn status<S: Service>(State(app): State<App<S>>) -> Result<Response, Error> {
     let status = json!({
         "node": ask(&app).await?,
-        "http": { "mode": "open", "request_bytes_max": app.options.request_bytes_max },
+        "http": { "mode": if app.guard.view()?.is_keyed() { "keyed" } else { "open" }, "request_bytes_max": app.options.request_bytes_max },
     });
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(status)).into_response())
 }

@@ -86,7 +86,7 @@ pub(crate) fn write(answer: WriteAnswer, head: &Parts) -> Result<Response, Error
 }
 
 /// On how many copies the write was on disk when it was answered, out of how many (an RFC 9651 dictionary).
-fn durability(headers: &mut HeaderMap, durability: Durability) {
+pub(crate) fn durability(headers: &mut HeaderMap, durability: Durability) {
     set(headers, names::HIGHWATER_DURABILITY, format_args!("synced={}, of={}", durability.synced, durability.of));
 }
 

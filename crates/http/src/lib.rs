@@ -16,13 +16,16 @@
 //! - `json`: the messages of JSON streams; `sse`: reads that go on as events
 //! - `body`, `drain`: bounded reading of bodies, and what happens to those nobody read
 //! - `access`, `cors`: who may ask in open mode, and what browsers are told
+//! - `auth`: who asks with which key, what that key may do, and what its account's plan allows
+//! - `manage`: the routes of keys, accounts and plans
 //! - `anything`: the readers of requests, for fuzzers
 //! - `admin`, `storage`: health, readiness, metrics and status
 //!
 //! # Invariants
 //! No body is larger than the request limit, no queue or wait is without a bound. A refusal is sent whole: the body
 //! that belongs to it is read away afterwards. `NO_LEADER` proves that nothing was proposed, `OUTCOME_UNKNOWN` never
-//! does. Every HEAD of a stream's path names the server.
+//! does. Every HEAD of a stream's path names the server to those whom it does not refuse. No request reaches the node before
+//! its key, its scope and its path were judged.
 //!
 //! # Must not depend on
 //! `disk`, `wal`, `store`, `consensus`: the node is the only way to what is stored.
@@ -32,6 +35,7 @@ mod admin;
 mod answer;
 mod anything;
 mod append;
+mod auth;
 mod body;
 pub mod closing;
 mod connection;
@@ -45,6 +49,7 @@ mod fields;
 pub mod front;
 mod head;
 mod json;
+mod manage;
 mod names;
 pub mod network;
 pub mod options;

@@ -11,8 +11,17 @@ use highwater_base::limits::PATH_BYTES_MAX;
 pub(crate) enum Target {
     /// A stream, by its decoded path.
     Stream(String),
-    /// A part of a stream that this server does not offer.
-    Part(Part),
+    /// A part of the stream at a path that this server does not offer.
+    Part(String, Part),
+}
+
+impl Target {
+    /// The path of the stream that it is, or is a part of.
+    pub(crate) fn stream(&self) -> &str {
+        match self {
+            Self::Stream(path) | Self::Part(path, _) => path,
+        }
+    }
 }
 
 /// A sub-resource of a stream.
@@ -45,7 +54,10 @@ pub(crate) fn parse(encoded: &str) -> Result<Target, Error> {
     if matches!(segments[0].as_str(), "__ds" | "__ursula") {
         return Err(invalid(format!("paths below {} are reserved", segments[0])));
     }
-    Ok(part(&segments).map_or_else(|| Target::Stream(segments.join("/")), Target::Part))
+    Ok(match part(&segments) {
+        None => Target::Stream(segments.join("/")),
+        Some((part, tail)) => Target::Part(segments[..segments.len() - tail].join("/"), part),
+    })
 }
 
 /// Decodes and judges one segment.
@@ -65,18 +77,19 @@ fn invalid(message: String) -> Error {
     Error::new(Code::InvalidStreamId, message)
 }
 
-/// The sub-resource that the tail of a path names; in front of it stands at least one segment, the stream.
-fn part(segments: &[String]) -> Option<Part> {
+/// The sub-resource that the tail of a path names, and how many segments that tail has; in front of it stands at least
+/// one segment, the stream.
+fn part(segments: &[String]) -> Option<(Part, usize)> {
     let tail: Vec<&str> = segments.iter().skip(1).map(String::as_str).collect();
     match tail.as_slice() {
-        [.., "snapshot", _, "parts"] => Some(Part::StageParts),
-        [.., "snapshot", "parts"] => Some(Part::DiscardParts),
-        [.., "snapshot", _] => Some(Part::Snapshot),
-        [.., "snapshot"] => Some(Part::BareSnapshot),
-        [.., "retention", _] => Some(Part::Retention),
+        [.., "snapshot", _, "parts"] => Some((Part::StageParts, 3)),
+        [.., "snapshot", "parts"] => Some((Part::DiscardParts, 2)),
+        [.., "snapshot", _] => Some((Part::Snapshot, 2)),
+        [.., "snapshot"] => Some((Part::BareSnapshot, 1)),
+        [.., "retention", _] => Some((Part::Retention, 2)),
         _ => {
             let at = tail.iter().position(|segment| *segment == "incarnation")?;
-            (at + 1 < tail.len()).then_some(Part::Immutable)
+            (at + 1 < tail.len()).then_some((Part::Immutable, tail.len() - at))
         }
     }
 }

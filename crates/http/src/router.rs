@@ -1,7 +1,9 @@
 //! Which request goes where, and the layers around all of them.
 
+use crate::auth::{self, Authority, Guard};
 use crate::body::{self, Budget};
 use crate::closing::Closing;
+use crate::cors::Pages;
 use crate::error::{Code, Error};
 use crate::front::Arrival;
 use crate::head::identify;
@@ -9,13 +11,16 @@ use crate::options::HttpOptions;
 use crate::path::{self, Part, Target};
 use crate::service::Service;
 use crate::traffic::Traffic;
-use crate::{access, admin, append, cors, create, delete, drain, head, read};
+use crate::{access, admin, append, cors, create, delete, drain, head, manage, read};
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{Method, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use highwater_control::Scope;
 use highwater_node::{ReadAnswer, ReadRequest, Unavailable};
 use highwater_stream::Refusal;
 use std::sync::Arc;
@@ -33,11 +38,14 @@ pub(crate) struct App<S> {
     /// The moment from which readers that wait are answered.
     pub closing: Closing,
     pub traffic: Arc<Traffic>,
+    /// Who asks, and what they may do.
+    pub guard: Arc<Guard>,
 }
 
 impl<S: Service> App<S> {
     pub(crate) fn new(service: S, options: HttpOptions) -> Self {
         let answers = Budget::new(options.answer_bytes_held_max);
+        let guard = Arc::new(Guard::new(service.control_view()));
         Self {
             service,
             options: Arc::new(options),
@@ -45,6 +53,7 @@ impl<S: Service> App<S> {
             counts: Arc::default(),
             closing: Closing::default(),
             traffic: Arc::default(),
+            guard,
         }
     }
 
@@ -66,7 +75,7 @@ impl<S: Service> App<S> {
     }
 }
 
-/// The routes in open mode.
+/// The routes.
 ///
 /// [`crate::serve`] refuses to serve them on any but a loopback listener.
 pub fn router<S: Service>(service: S, options: HttpOptions) -> Router {
@@ -79,6 +88,7 @@ fn routes<S: Service>(app: App<S>) -> Router {
         .route("/readyz", get(admin::ready::<S>))
         .route("/metrics", get(admin::metrics::<S>))
         .route("/v1/admin/status", get(admin::status::<S>))
+        .merge(manage::routes())
         .method_not_allowed_fallback(async || Error::method_not_allowed("GET, HEAD"))
         .fallback(fallback::<S>)
         .layer(middleware::from_fn_with_state(app.clone(), around::<S>))
@@ -92,30 +102,88 @@ async fn around<S: Service>(State(app): State<App<S>>, request: Request, next: N
     let (request, leftover) = drain::watch(request);
     let (mut head, body) = request.into_parts();
     let arrival = arrive(&mut head);
-    let pages = access::pages(&head, &arrival.front);
-    let mut response = match access::check(&head, &arrival, &pages) {
-        Ok(()) => next.run(Request::from_parts(head, body)).await,
-        Err(error) => {
+    let asker = auth::asker(&head, &arrival);
+    let Judged { open, pages, body } = judge(&app, &mut head, &arrival, body);
+    let mut response = match body {
+        Ok(body) => next.run(Request::from_parts(head, body)).await,
+        Err((error, body)) => {
             drop(body);
             error.into_response()
         }
     };
     if streams {
-        if method == Method::HEAD {
+        if method == Method::HEAD && (open || auth::may_name(response.status())) {
             identify(response.headers_mut(), app.service.identity());
         }
         cors::mark_stream(response.headers_mut(), &pages);
     }
     cors::mark(response.headers_mut());
     app.counts.count(&method, response.status());
-    match leftover {
+    let response = match leftover {
         Some(leftover) => leftover.follow(response, &app.options),
         None => response,
+    };
+    if !open && auth::refuses(&response) {
+        app.guard.hold(asker).await;
+    }
+    response
+}
+
+/// What was found of a request's head.
+struct Judged {
+    /// Whether it needs no key.
+    open: bool,
+    /// Which pages may read the answer.
+    pages: Pages,
+    /// Its body, and with it why it is refused, if it is.
+    body: Result<Body, (Error, Body)>,
+}
+
+/// Whether a request may be answered, and by what right.
+fn judge<S: Service>(app: &App<S>, head: &mut Parts, arrival: &Arrival, body: Body) -> Judged {
+    let view = app.guard.view();
+    let open = arrival.front.open && view.as_ref().is_ok_and(|view| !view.is_keyed());
+    let pages = access::pages(head, &arrival.front, open);
+    let authority = access::check(head, arrival, &pages, open).and_then(|()| {
+        if is_public(head) {
+            return Ok(None);
+        }
+        let authority = Guard::authenticate(view?, &head.headers, app.service.wall(), open)?;
+        // Of a stream the path decides, which is read where it is told from its parts.
+        if let Some(scope) = scope(head.uri.path()) {
+            authority.permit_anywhere(scope)?;
+        }
+        Ok(Some(authority))
+    });
+    let body = match authority {
+        Err(error) => Err((error, body)),
+        Ok(None) => Ok(body),
+        Ok(Some(authority)) => {
+            let metered = app.guard.meter(&authority, &head.method, body);
+            head.extensions.insert(authority);
+            metered
+        }
+    };
+    Judged { open, pages, body }
+}
+
+/// What is answered without a key: the probes, and a browser's question before a request to a stream.
+fn is_public(head: &Parts) -> bool {
+    let path = head.uri.path();
+    matches!(path, "/healthz" | "/readyz") || head.method == Method::OPTIONS && below_streams(path).is_some()
+}
+
+/// The scope that a path needs by itself; none for streams. Whatever is not known here is administration.
+fn scope(path: &str) -> Option<Scope> {
+    match path {
+        "/metrics" | "/v1/admin/status" => Some(Scope::Metrics),
+        path if below_streams(path).is_some() => None,
+        _ => Some(Scope::Admin),
     }
 }
 
 /// Notes who asks, now that the request's head can tell.
-fn arrive(head: &mut axum::http::request::Parts) -> Arrival {
+fn arrive(head: &mut Parts) -> Arrival {
     let mut arrival = Arrival::of(&head.extensions);
     if !arrival.front.proxies.is_empty() {
         arrival.client = arrival.front.client(arrival.peer.ip(), &head.headers);
@@ -141,22 +209,36 @@ async fn fallback<S: Service>(State(app): State<App<S>>, request: Request) -> Re
     answer.unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn stream<S: Service>(
-    app: &App<S>,
-    encoded: &str,
-    head: &axum::http::request::Parts,
-    body: axum::body::Body,
-) -> Result<Response, Error> {
+async fn stream<S: Service>(app: &App<S>, encoded: &str, head: &Parts, body: Body) -> Result<Response, Error> {
     if head.method == Method::OPTIONS {
         return Ok(cors::preflight());
     }
     body::check_length(&body, &app.options)?;
-    let path = match path::parse(encoded)? {
+    let target = path::parse(encoded)?;
+    let unjudged = || Error::new(Code::Internal, "the request was not judged");
+    let authority = head.extensions.get::<Authority>().ok_or_else(unjudged)?;
+    authority.permit(auth::scopes(&target, &head.method), target.stream())?;
+    auth::check_quota(app, &authority.view, target.stream(), &head.method, &body)?;
+    let mut response = serve(app, target, authority, head, body).await?;
+    if !authority.is_open() {
+        auth::make_private(response.headers_mut());
+    }
+    Ok(response)
+}
+
+async fn serve<S: Service>(
+    app: &App<S>,
+    target: Target,
+    authority: &Authority,
+    head: &Parts,
+    body: Body,
+) -> Result<Response, Error> {
+    let path = match target {
         Target::Stream(path) => path,
-        Target::Part(part) => return Err(not_offered(part, &head.method)),
+        Target::Part(_, part) => return Err(not_offered(part, &head.method)),
     };
     match head.method {
-        Method::GET => read::read(app, path, head).await,
+        Method::GET => auth::guarded(app, authority, read::read(app, path, head)).await,
         Method::HEAD => head::head(app, &path, head).await,
         Method::PUT => create::create(app, path, head, body).await,
         Method::POST => append::append(app, path, head, body).await,

@@ -1,11 +1,14 @@
 //! What a handler asks of the node.
 
-use highwater_base::Incarnation;
+use highwater_base::{Incarnation, Millis};
+use highwater_control::View;
 use highwater_node::{
-    Admission, Durability, Handle, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer,
+    Admission, ControlAnswer, Durability, Handle, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer,
 };
 use highwater_stream::{Head, Operation, Outcome, ProducerKey, Refusal};
 use std::future::Future;
+use std::sync::Arc;
+use tokio::sync::watch;
 
 /// The node, as the handlers see it: [`Handle`] in production, a player of faults in tests.
 pub trait Service: Clone + Send + Sync + 'static {
@@ -20,6 +23,26 @@ pub trait Service: Clone + Send + Sync + 'static {
 
     /// The node, for the status page and the metrics; may block for a moment.
     fn status(&self) -> Status;
+
+    /// The wall clock.
+    fn wall(&self) -> Millis;
+
+    /// Random bits, good for secrets.
+    fn draw(&self) -> u64;
+
+    /// What the control plane knows; absent until it is known to be current.
+    fn control_view(&self) -> watch::Receiver<Option<Arc<View>>>;
+
+    /// Changes keys, accounts and plans.
+    /// # Errors
+    /// Whether it applied, the variants of [`Unavailable`] say.
+    fn control(
+        &self,
+        operation: highwater_control::Operation,
+    ) -> impl Future<Output = Result<ControlAnswer, Unavailable>> + Send;
+
+    /// Bytes that these buckets hold together, as they were a moment ago.
+    fn stored_bytes(&self, buckets: &[String]) -> u64;
 
     /// A fresh token for a stream that is about to be created.
     fn issue_incarnation(&self) -> Incarnation;
@@ -81,6 +104,26 @@ impl Service for Handle {
 
     fn status(&self) -> Status {
         Self::status(self)
+    }
+
+    fn wall(&self) -> Millis {
+        Self::wall(self)
+    }
+
+    fn draw(&self) -> u64 {
+        Self::draw(self)
+    }
+
+    fn control_view(&self) -> watch::Receiver<Option<Arc<View>>> {
+        Self::control_view(self)
+    }
+
+    async fn control(&self, operation: highwater_control::Operation) -> Result<ControlAnswer, Unavailable> {
+        Self::control(self, operation).await
+    }
+
+    fn stored_bytes(&self, buckets: &[String]) -> u64 {
+        Self::stored_bytes(self, buckets)
     }
 
     fn issue_incarnation(&self) -> Incarnation {

@@ -89,6 +89,13 @@ impl Handle {
         self.shared.control.subscribe()
     }
 
+    /// Bytes that these buckets hold together, as they were a moment ago.
+    #[must_use]
+    pub fn stored_bytes(&self, buckets: &[String]) -> u64 {
+        let stored = self.shared.stored_bytes.read().unwrap_or_else(PoisonError::into_inner);
+        buckets.iter().filter_map(|bucket| stored.get(bucket)).sum()
+    }
+
     /// Orders a change of the control plane and applies it. The node's clock gives it its time.
     /// # Errors
     /// [`Unavailable`]: whether it applied, its variants say.

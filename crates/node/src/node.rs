@@ -11,7 +11,7 @@ use highwater_disk::{Disk, File};
 use highwater_wal::Writer;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, RwLock, mpsc};
 use std::thread::JoinHandle;
 use tokio::sync::watch;
 
@@ -66,6 +66,7 @@ impl Node {
             closing: AtomicBool::new(false),
             failed: watch::Sender::new(None),
             groups: Mutex::new((Vec::new(), GroupStatus::down(cluster.groups, GroupState::Starting))),
+            stored_bytes: RwLock::default(),
             control: watch::Sender::new(None),
             storage: Faults::new(config.scrub_bytes_per_second),
             disk,

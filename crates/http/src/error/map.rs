@@ -140,3 +140,23 @@ impl From<Unavailable> for Error {
         Self::new(code, message)
     }
 }
+
+impl From<highwater_control::Refusal> for Error {
+    fn from(refusal: highwater_control::Refusal) -> Self {
+        use highwater_control::Refusal;
+        let code = match &refusal {
+            Refusal::Invalid(_) => Code::InvalidRequest,
+            Refusal::KeyNotFound => Code::KeyNotFound,
+            Refusal::KeyRevoked => Code::KeyRevoked,
+            Refusal::AccountNotFound(_) => Code::AccountNotFound,
+            Refusal::PlanNotFound(_) => Code::PlanNotFound,
+            Refusal::Exists(_) => Code::AlreadyExists,
+            Refusal::BucketTaken { .. } => Code::BucketTaken,
+            Refusal::RequestReused => Code::RequestIdReused,
+            Refusal::AdminKeyFirst => Code::AdminKeyFirst,
+            Refusal::AdminKeyLast => Code::AdminKeyLast,
+            Refusal::Full(_) => Code::LimitReached,
+        };
+        Self::new(code, refusal.to_string())
+    }
+}

@@ -80,9 +80,24 @@ codes! {
     MissingContentType "MISSING_CONTENT_TYPE" 400 None, "",
         "An append with a body and without a `Content-Type`.",
         "Send the stream's content type.";
+    InvalidRequest "INVALID_REQUEST" 400 None, "",
+        "The body of a request about keys, accounts or plans is not what is expected.",
+        "Correct what the message names.";
+    InvalidCredential "INVALID_CREDENTIAL" 401 None, "`WWW-Authenticate`",
+        "The server wants a key, and the request has none, or one that is not known, or one that was revoked. Nothing was done.",
+        "Send `Authorization: Bearer` and a key that is in force.";
+    CredentialExpired "CREDENTIAL_EXPIRED" 401 None, "`WWW-Authenticate`",
+        "The key's time is over. Nothing was done.",
+        "Get a new key; an administrator may also give this one a later end.";
+    PaymentRequired "PAYMENT_REQUIRED" 402 None, "",
+        "The buckets of the account hold as many bytes as its plan allows. Nothing was kept.",
+        "Delete something, or have the plan changed; the server goes on by itself.";
     Forbidden "FORBIDDEN" 403 None, "",
-        "A web page of another site tried to write to a server in open mode.",
-        "Serve the page from this machine, or put a server with keys in front.";
+        "The key does not have the scope for this path, whether or not anything is there; or a web page of another site asked a server in open mode.",
+        "Use a key that may do this. A page of another site needs its origin stated, or a server with keys.";
+    AccountRevoked "ACCOUNT_REVOKED" 403 None, "",
+        "The account of the key was revoked. Nothing was done.",
+        "Ask whoever runs the server.";
     ProducerEpochClosed "PRODUCER_EPOCH_CLOSED" 403 None,
         "`Producer-Epoch`, `Producer-Outcome: epoch-closed;by=claim` or `;by=history`, `Producer-Closed-Epoch`, `Producer-Closed-Seq`",
         "A later claim, or a history event, closed the write's epoch: every number up to the closed one applied, none above it ever will.",
@@ -99,6 +114,15 @@ codes! {
     StreamNotFound "STREAM_NOT_FOUND" 404 None, "",
         "There is no stream at this path.",
         "Create it, or correct the path.";
+    KeyNotFound "KEY_NOT_FOUND" 404 None, "",
+        "There is no key with this id.",
+        "List the keys.";
+    AccountNotFound "ACCOUNT_NOT_FOUND" 404 None, "",
+        "There is no account of this name.",
+        "Create it, or correct the name.";
+    PlanNotFound "PLAN_NOT_FOUND" 404 None, "",
+        "There is no plan of this name.",
+        "Create it, or correct the name.";
     NotFound "NOT_FOUND" 404 None, "",
         "No route serves this path.",
         "Streams live below `/v1/stream/`.";
@@ -130,6 +154,27 @@ codes! {
         "`Stream-Snapshot-Offset` and `Stream-Snapshot-Digest` of the latest snapshot, or `Stream-Next-Offset` alone beyond the end",
         "Another snapshot is the latest one, or no snapshot reaches the offset up to which bytes should be given up.",
         "A later snapshot than one's own is as good; at the same offset, find out who else publishes.";
+    KeyRevoked "KEY_REVOKED" 409 None, "",
+        "The key was revoked, which is for good.",
+        "Create another.";
+    AlreadyExists "ALREADY_EXISTS" 409 None, "",
+        "An account or a plan with other settings has this name.",
+        "Change it with PATCH, or choose another name.";
+    BucketTaken "BUCKET_TAKEN" 409 None, "",
+        "A bucket belongs to another account.",
+        "Take it from that account first.";
+    RequestIdReused "REQUEST_ID_REUSED" 409 None, "",
+        "A request with this `Request-Id` made a key with other settings.",
+        "Draw a new id for each key.";
+    AdminKeyFirst "ADMIN_KEY_FIRST" 409 None, "",
+        "No key in force has the scope `admin`, and this one would not either: nobody could make or revoke keys.",
+        "Create a key with the scope `admin` first.";
+    AdminKeyLast "ADMIN_KEY_LAST" 409 None, "",
+        "The key is the last one with the scope `admin` in force, or the last of all. Without it nobody could make or revoke keys; without any, a loopback listener is open again.",
+        "Create another first, or repeat with `last=true` if that is meant.";
+    LimitReached "LIMIT_REACHED" 409 None, "",
+        "There are as many keys, accounts or plans as there may be.",
+        "Revoke keys that are not used: revoked ones make room.";
     StreamGone "STREAM_GONE" 410 None, "`Stream-Next-Offset` (the first offset that can be read), `Stream-Incarnation`",
         "The bytes at this offset were given up by retention.",
         "Go on from the offset in the answer, or from a snapshot.";
@@ -148,6 +193,9 @@ codes! {
     MisdirectedRequest "MISDIRECTED_REQUEST" 421 None, "",
         "A server in open mode answers this machine only: `Host` is not a loopback name or address, or a proxy forwarded the request.",
         "Use `http://127.0.0.1:PORT` or `http://localhost:PORT`, without a proxy.";
+    RateLimited "RATE_LIMITED" 429 None, "`Retry-After`, 1 to 3,600 seconds",
+        "The keys of the account have used up the requests, or the bytes, that its plan allows for now. Nothing was done.",
+        "Send it again after `Retry-After`.";
     ProducerLimit "PRODUCER_LIMIT" 429 None, "",
         "The stream has 4,096 producers that wrote within the hour.",
         "Reuse producer ids, or wait.";
@@ -163,6 +211,9 @@ codes! {
     StoredBytesDamaged "STORED_BYTES_DAMAGED" 500 None, "",
         "Bytes that the read asks for are damaged on the server's disk. Nothing wrong was sent; other bytes and streams are served.",
         "Restore the stream from a backup or another copy; `/v1/admin/status` names the file and the streams concerned.";
+    AuthenticationUnavailable "AUTHENTICATION_UNAVAILABLE" 503 Some(1), "",
+        "The group of keys and accounts does not serve, so that no key can be judged. Nothing was done.",
+        "Send it again; if it stays, the status and the log say why.";
     NoLeader "NO_LEADER" 503 Some(1), "`x-ursula-raft-group`",
         "The stream's group has no leader that could take the request. Nothing was proposed.",
         "Send it again.";

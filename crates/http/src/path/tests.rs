@@ -66,19 +66,21 @@ fn what_cannot_name_a_stream_is_refused() {
 
 #[test]
 fn tails_of_sub_resources_are_never_streams() {
-    for (encoded, part) in [
-        ("a/snapshot", Part::BareSnapshot),
-        ("a/b/snapshot", Part::BareSnapshot),
-        ("a/snapshot/5", Part::Snapshot),
-        ("a/snapshot/x", Part::Snapshot),
-        ("a/snapshot/5/parts", Part::StageParts),
-        ("a/snapshot/parts", Part::DiscardParts),
-        ("a/b/retention/00000000000000000005", Part::Retention),
-        ("a/incarnation/7/chunk/0", Part::Immutable),
-        ("a/b/incarnation/7/anything", Part::Immutable),
-        ("a/%73napshot", Part::BareSnapshot),
+    for (encoded, stream, part) in [
+        ("a/snapshot", "a", Part::BareSnapshot),
+        ("a/b/snapshot", "a/b", Part::BareSnapshot),
+        ("a/snapshot/5", "a", Part::Snapshot),
+        ("a/snapshot/x", "a", Part::Snapshot),
+        ("a/snapshot/5/parts", "a", Part::StageParts),
+        ("a/snapshot/parts", "a", Part::DiscardParts),
+        ("a/b/retention/00000000000000000005", "a/b", Part::Retention),
+        ("a/incarnation/7/chunk/0", "a", Part::Immutable),
+        ("a/b/incarnation/7/anything", "a/b", Part::Immutable),
+        ("a/%73napshot", "a", Part::BareSnapshot),
     ] {
-        assert_eq!(parse(encoded).ok(), Some(Target::Part(part)), "{encoded:?}");
+        let target = parse(encoded).expect("a part");
+        assert_eq!(target, Target::Part(stream.to_owned(), part), "{encoded:?}");
+        assert_eq!(target.stream(), stream, "the stream is what a key is judged by");
     }
 }
 

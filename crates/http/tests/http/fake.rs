@@ -2,16 +2,18 @@
 
 use bytes::Bytes;
 use highwater_base::{Digest, Incarnation, Millis};
+use highwater_control::View;
 use highwater_http::Service;
 use highwater_node::{
-    Durability, GroupState, GroupStatus, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer,
+    ControlAnswer, Durability, GroupState, GroupStatus, Identity, ReadAnswer, ReadRequest, Status, Unavailable,
+    WriteAnswer,
 };
 use highwater_stream::machine::Options;
 use highwater_stream::{Command, Effect, Head, Machine, Operation, Outcome, ProducerKey, ReadScope, Refusal};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// Where a request meets the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +33,8 @@ struct Inner {
     identity: Identity,
     state: Mutex<State>,
     changed: Notify,
+    control: Mutex<highwater_control::Machine>,
+    view: watch::Sender<Option<Arc<View>>>,
 }
 
 struct State {
@@ -44,6 +48,9 @@ struct State {
     seen: Vec<Stage>,
     /// Readers that wait.
     waiting: usize,
+    /// Bytes of buckets.
+    stored: BTreeMap<String, u64>,
+    drawn: u64,
 }
 
 /// Counts a reader for as long as it waits, however that ends.
@@ -78,8 +85,16 @@ impl Fake {
             refusal: None,
             seen: Vec::new(),
             waiting: 0,
+            stored: BTreeMap::new(),
+            drawn: 0,
         };
-        Self(Arc::new(Inner { identity, state: Mutex::new(state), changed: Notify::new() }))
+        Self(Arc::new(Inner {
+            identity,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            control: Mutex::default(),
+            view: watch::Sender::new(Some(Arc::default())),
+        }))
     }
 
     /// Fails every later call of this stage.
@@ -100,6 +115,16 @@ impl Fake {
     pub fn pass(&self, milliseconds: u64) {
         let mut state = self.state();
         state.now = state.now.plus(milliseconds);
+    }
+
+    /// Nobody knows the keys.
+    pub fn forget_keys(&self) {
+        self.0.view.send_replace(None);
+    }
+
+    /// Bytes that every bucket holds, as the node would count them.
+    pub fn store(&self, bucket: &str, bytes: u64) {
+        self.state().stored.insert(bucket.to_owned(), bytes);
     }
 
     /// Readers that wait.
@@ -195,6 +220,33 @@ impl Service for Fake {
             disk_free_bytes: Some(1 << 30),
             scrub: highwater_node::ScrubStatus::default(),
         }
+    }
+
+    fn wall(&self) -> Millis {
+        self.state().now
+    }
+
+    fn draw(&self) -> u64 {
+        let mut state = self.state();
+        state.drawn += 1;
+        state.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn control_view(&self) -> watch::Receiver<Option<Arc<View>>> {
+        self.0.view.subscribe()
+    }
+
+    async fn control(&self, operation: highwater_control::Operation) -> Result<ControlAnswer, Unavailable> {
+        let command = highwater_control::Command { at: self.wall(), operation };
+        let mut machine = self.0.control.lock().expect("no test panics inside");
+        let applied = machine.apply(&command);
+        self.0.view.send_replace(Some(machine.view()));
+        Ok(ControlAnswer { result: applied.result, durability: Durability { synced: 1, of: 1 } })
+    }
+
+    fn stored_bytes(&self, buckets: &[String]) -> u64 {
+        let state = self.state();
+        buckets.iter().filter_map(|bucket| state.stored.get(bucket)).sum()
     }
 
     fn issue_incarnation(&self) -> Incarnation {

@@ -8,6 +8,7 @@ mod encrypted;
 mod events;
 mod fake;
 mod inventory;
+mod keys;
 mod node;
 mod operations;
 mod order;

@@ -24,9 +24,10 @@ use highwater_control::View;
 use highwater_disk::Disk;
 use highwater_store::StoreReader;
 use highwater_wal::WriterHandle;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use tokio::sync::watch;
 
 /// Something that somebody wants to know of the core.
@@ -79,6 +80,8 @@ pub(crate) struct Shared {
     pub failed: watch::Sender<Option<String>>,
     /// The groups of the streams and the control group, as they last were.
     pub groups: Mutex<(Vec<GroupStatus>, GroupStatus)>,
+    /// Bytes of every bucket that some account has, as the shard last counted them.
+    pub stored_bytes: RwLock<BTreeMap<String, u64>>,
     /// What the control plane knows; absent until it is known to be current.
     pub control: watch::Sender<Option<Arc<View>>>,
     pub storage: Faults,

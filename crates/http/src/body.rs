@@ -18,8 +18,9 @@ use tokio::time::{Instant, timeout_at};
 /// Bytes that one permit of the answers' budget stands for.
 const PERMIT_BYTES: u64 = 1_024;
 
-/// Bytes of room that a body of unknown length takes at a time: 32 steps to the largest.
-const STEP_BYTES: u64 = 1 << 20;
+/// Bytes of room that a body takes at a time, as it arrives. A body that is announced takes no room: whoever announces
+/// the largest and sends nothing would otherwise keep eight such requests' worth of it from everybody else.
+const STEP_BYTES: u64 = 256 << 10;
 
 /// Bodies larger than this are hashed on a thread where blocking is fine: a quarter of a mebibyte takes BLAKE3 about
 /// a tenth of a millisecond, which other requests of the same thread can wait.
@@ -95,7 +96,7 @@ pub(crate) struct Whole<A> {
     pub bytes: Bytes,
     /// The room of its first part, which goes to the node with it.
     pub admission: A,
-    /// Further room, of a body whose head did not say how long it would be; held until the answer.
+    /// Further room, of a body larger than a step; held until the answer.
     pub _more: Vec<A>,
 }
 
@@ -110,7 +111,7 @@ pub(crate) async fn read<S: Service>(
     options: &HttpOptions,
 ) -> Result<Whole<S::Admission>, Error> {
     let declared = body.size_hint().exact();
-    let mut admitted = declared.unwrap_or(STEP_BYTES);
+    let mut admitted = declared.unwrap_or(STEP_BYTES).min(STEP_BYTES);
     let admission = service.admit(admitted)?;
     let mut more = Vec::new();
     let mut bytes = BytesMut::new();
@@ -127,15 +128,31 @@ pub(crate) async fn read<S: Service>(
         if length > options.request_bytes_max {
             return Err(too_large(options));
         }
-        while length > admitted {
-            more.push(service.admit(STEP_BYTES)?);
-            admitted += STEP_BYTES;
-        }
         if bytes.is_empty() && declared == Some(length) {
+            more.extend(room(service, length, &mut admitted)?);
             return Ok(Whole { bytes: data, admission, _more: more });
         }
+        // What is reserved for an announced body is memory only once bytes stand in it; one that is not announced
+        // grows by doubling, and all of that counts.
+        match declared {
+            Some(declared) if bytes.capacity() == 0 => bytes.reserve(usize::try_from(declared).unwrap_or(0)),
+            _ => bytes.reserve(data.len()),
+        }
+        let held = if declared.is_some() { length } else { bytes.capacity() as u64 };
+        more.extend(room(service, held, &mut admitted)?);
         bytes.extend_from_slice(&data);
     }
+}
+
+/// Takes what is lacking to `held` bytes of room, in whole steps.
+fn room<S: Service>(service: &S, held: u64, admitted: &mut u64) -> Result<Option<S::Admission>, Error> {
+    let lacking = held.saturating_sub(*admitted).div_ceil(STEP_BYTES) * STEP_BYTES;
+    if lacking == 0 {
+        return Ok(None);
+    }
+    let room = service.admit(lacking)?;
+    *admitted += lacking;
+    Ok(Some(room))
 }
 
 /// When a body that has come to `received` bytes is given up unless more comes.

@@ -34,8 +34,11 @@ pub struct HttpOptions {
     pub body_idle_ms_max: u64,
     /// Bytes a second that a body must come to on average after its first half minute.
     pub body_bytes_per_second_min: u64,
-    /// Milliseconds without a byte of an answer taken by the reader before its connection is cut.
+    /// Milliseconds without a byte of an answer taken by the reader before its connection is cut. As long may all waits
+    /// for it take together that it does not make up for by reading at the floor.
     pub write_idle_ms_max: u64,
+    /// Bytes a second at which a reader must take an answer.
+    pub answer_bytes_per_second_min: u64,
     /// Milliseconds that reading away the body of a refusal may take.
     pub drain_ms_max: u64,
     /// Milliseconds without a byte of such a body before the connection is closed.
@@ -63,6 +66,7 @@ impl Default for HttpOptions {
             body_idle_ms_max: 15_000,
             body_bytes_per_second_min: 4_096,
             write_idle_ms_max: 30_000,
+            answer_bytes_per_second_min: 8_192,
             drain_ms_max: 30_000,
             drain_idle_ms_max: 5_000,
             http2_requests_max: 64,

@@ -34,7 +34,8 @@ pub(crate) async fn read<S: Service>(app: &App<S>, path: String, head: &Parts) -
         return sse::read(app, request, &query).await;
     }
     let answer = app.read(request).await??;
-    let room = app.answers.wait(answer.body.len() as u64, app.options.answer_room_wait_ms_max).await;
+    let bytes = if S::READS_HOLD_ROOM { 0 } else { answer.body.len() as u64 };
+    let room = app.answers.wait(bytes, app.options.answer_room_wait_ms_max).await;
     let room = room.ok_or_else(|| Error::new(Code::LiveReadBackpressure, Code::LiveReadBackpressure.row().when))?;
     Ok(render(answer, room, &query, head))
 }

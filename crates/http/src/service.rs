@@ -15,6 +15,9 @@ pub trait Service: Clone + Send + Sync + 'static {
     /// Room for a body, held until its request is answered.
     type Admission: Send;
 
+    /// Whether the bytes of a read hold their part of a budget until they are dropped.
+    const READS_HOLD_ROOM: bool = false;
+
     /// Who answers.
     fn identity(&self) -> &Identity;
 
@@ -93,6 +96,8 @@ pub trait Service: Clone + Send + Sync + 'static {
 
 impl Service for Handle {
     type Admission = Admission;
+
+    const READS_HOLD_ROOM: bool = true;
 
     fn identity(&self) -> &Identity {
         Self::identity(self)

@@ -21,9 +21,48 @@ pub(crate) struct Timed<T> {
     /// Bytes of the preface that came so far; `None` once the version is known.
     preface: Option<usize>,
     opening: Pin<Box<Sleep>>,
-    write_idle: Duration,
+    pace: Pace,
     /// Runs while a write waits for the peer.
-    writing: Option<Pin<Box<Sleep>>>,
+    writing: Option<Waiting>,
+}
+
+/// A write that waits for the peer.
+struct Waiting {
+    since: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+/// How slowly a reader may take what it asked for.
+///
+/// A reader may let us wait for `patience` in all, and earns some of it back with every byte that it takes. So one that
+/// takes a byte now and then is cut like one that takes nothing, and one that takes them at the floor never is, however
+/// long its answer. Time in which there is nothing to send does not count.
+struct Pace {
+    /// Without a single byte.
+    idle: Duration,
+    patience: Duration,
+    bytes_per_second_min: u64,
+    /// What was waited and not earned back.
+    waited: Duration,
+}
+
+impl Pace {
+    fn new(options: &HttpOptions) -> Self {
+        let idle = Duration::from_millis(options.write_idle_ms_max);
+        let bytes_per_second_min = options.answer_bytes_per_second_min.max(1);
+        Self { idle, patience: idle, bytes_per_second_min, waited: Duration::ZERO }
+    }
+
+    /// How long the next write may wait.
+    fn left(&self) -> Duration {
+        self.idle.min(self.patience.saturating_sub(self.waited))
+    }
+
+    /// The peer took `bytes` after we had waited for `waited`.
+    fn took(&mut self, bytes: usize, waited: Duration) {
+        let earned_us = (bytes as u64).saturating_mul(1_000_000) / self.bytes_per_second_min;
+        self.waited = (self.waited + waited).saturating_sub(Duration::from_micros(earned_us));
+    }
 }
 
 impl<T> Timed<T> {
@@ -33,7 +72,7 @@ impl<T> Timed<T> {
             io,
             preface: Some(0),
             opening: Box::pin(tokio::time::sleep(Duration::from_millis(options.head_ms_max))),
-            write_idle: Duration::from_millis(options.write_idle_ms_max),
+            pace: Pace::new(options),
             writing: None,
         }
     }
@@ -47,15 +86,26 @@ impl<T> Timed<T> {
         self.preface = undecided.then_some(seen + length);
     }
 
-    /// Bounds a write: a peer that takes nothing for too long is gone.
-    fn bound<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
-        if written.is_ready() {
-            self.writing = None;
+    /// Bounds a write: a peer that takes nothing, or too little, for too long is gone.
+    fn bound<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<R>>,
+        bytes: impl Fn(&R) -> usize,
+    ) -> Poll<io::Result<R>> {
+        if let Poll::Ready(result) = &written {
+            let waited = self.writing.take().map_or(Duration::ZERO, |waiting| waiting.since.elapsed());
+            if let (Ok(taken), true) = (result, !waited.is_zero() || !self.pace.waited.is_zero()) {
+                self.pace.took(bytes(taken), waited);
+            }
             return written;
         }
-        let end = Instant::now() + self.write_idle;
-        let timer = self.writing.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
-        match timer.as_mut().poll(cx) {
+        let left = self.pace.left();
+        let waiting = self.writing.get_or_insert_with(|| {
+            let since = Instant::now();
+            Waiting { since, timer: Box::pin(tokio::time::sleep_until(since + left)) }
+        });
+        match waiting.timer.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }
@@ -82,20 +132,20 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Timed<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.io).poll_write(cx, bytes);
-        this.bound(cx, written)
+        this.bound(cx, written, |taken| *taken)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Below TLS a flush writes what an earlier write only encrypted.
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.io).poll_flush(cx);
-        this.bound(cx, flushed)
+        this.bound(cx, flushed, |()| 0)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let shut = Pin::new(&mut this.io).poll_shutdown(cx);
-        this.bound(cx, shut)
+        this.bound(cx, shut, |()| 0)
     }
 
     fn poll_write_vectored(
@@ -105,7 +155,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Timed<T> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.io).poll_write_vectored(cx, slices);
-        this.bound(cx, written)
+        this.bound(cx, written, |taken| *taken)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -146,6 +196,24 @@ mod tests {
         let mut timed = timed(ours, 1_000, 20);
         let error = timed.write_all(&[0; 64]).await.expect_err("the peer takes nothing");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    /// One byte now and then used to keep a connection, and the answer behind it, for as long as its reader liked.
+    #[test]
+    fn a_reader_who_takes_a_byte_now_and_then_is_cut_and_one_at_the_floor_never() {
+        let options =
+            HttpOptions { write_idle_ms_max: 10_000, answer_bytes_per_second_min: 1_000, ..HttpOptions::default() };
+        let mut trickle = Pace::new(&options);
+        let cut = (1..100).find(|_| {
+            trickle.took(1, Duration::from_secs(1));
+            trickle.left() < Duration::from_secs(1)
+        });
+        assert_eq!(cut, Some(10), "after ten seconds of waiting in all");
+        let mut floor = Pace::new(&options);
+        for _ in 0..100_000 {
+            floor.took(2_000, Duration::from_secs(2));
+            assert_eq!(floor.left(), Duration::from_secs(10));
+        }
     }
 
     #[tokio::test]

@@ -88,6 +88,9 @@ pub enum Unavailable {
     /// The bytes that a read asks for are damaged on this node's disk; those that are sound are still served.
     #[error("the bytes are damaged on the server's disk: {0}")]
     StoredBytesDamaged(String),
+    /// The answers of reads in flight hold as many bytes as they may.
+    #[error("the answers that wait for slow readers hold all the memory they may")]
+    ReadBytesExhausted,
     /// Something failed that no one asked for.
     #[error("internal error: {0}")]
     Internal(String),
@@ -227,6 +230,8 @@ pub struct Status {
     pub uncommitted_bytes: u64,
     /// Readers that wait for more.
     pub live_reads: u64,
+    /// Bytes of answers that their readers have not taken yet.
+    pub read_bytes_held: u64,
     /// Bytes that may still be written on the disk of the data directory, if it says so.
     pub disk_free_bytes: Option<u64>,
     /// What the scrub did, and what is known to be damaged.

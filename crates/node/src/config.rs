@@ -31,6 +31,12 @@ pub struct Config {
     ///
     /// A waiting reader costs about 300 bytes here, and a connection in the front end. Metric: `live_reads`.
     pub live_reads_max: usize,
+    /// Bytes that reads hold in memory, from before they are fetched until their readers took them.
+    ///
+    /// Thirty-two of the largest answers (8 MiB each). Metric: `read_bytes_held`.
+    pub read_bytes_held_max: u64,
+    /// Milliseconds that a read waits for room among those before it is refused.
+    pub read_room_wait_ms_max: u64,
     /// The running system's boot id, recorded with the log so that a restart can say whether the machine went down
     /// too. Empty if it is not known.
     pub boot_id: String,
@@ -61,6 +67,8 @@ impl Config {
             ingress_bytes_max: 256 << 20,
             uncommitted_bytes_max: 128 << 20,
             live_reads_max: 16_384,
+            read_bytes_held_max: 32 * limits::READ_BYTES_MAX,
+            read_room_wait_ms_max: 5_000,
             boot_id: String::new(),
             store: highwater_store::Options::default(),
             compaction_bytes_per_second: 32 << 20,

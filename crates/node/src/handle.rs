@@ -183,8 +183,10 @@ impl Handle {
             }
             request.from = ReadFrom::At(located.start);
             let (group, start, next) = (located.group.0, located.start.0, located.next.0);
+            let memory = located.plan.as_ref().map_or(0, highwater_store::ReadPlan::memory);
+            let room = self.shared.rooms.wait(memory).await.ok_or(Unavailable::ReadBytesExhausted)?;
             match self.fetch(located).await {
-                Ok(answer) => return Ok(Ok(answer)),
+                Ok(answer) => return Ok(Ok(ReadAnswer { body: room.around(answer.body), ..answer })),
                 Err(ReadError::Moved) => {}
                 Err(ReadError::Damaged { path, position, fault }) => {
                     let why = format!("{}, byte {position}: {fault}", path.display());

@@ -9,6 +9,7 @@
 //! - [`config`]: the node's settings and limits
 //! - [`handle`]: the front ends' way in
 //! - [`json`]: where a read of a JSON stream begins and ends
+//! - `rooms`: memory for what reads answer
 //! - [`route`]: which group a stream belongs to
 //! - [`shard`]: all groups of the node, without threads
 //! - [`cluster_file`], [`open`]: the data directory
@@ -18,7 +19,7 @@
 //!
 //! # Invariants
 //! An answer to a write leaves after its entry is durable on the voters that it counts. Memory is bounded: bodies in
-//! flight, proposals that are not applied, waiting readers. No read's bytes are fetched on the shard's thread.
+//! flight, proposals that are not applied, waiting readers, answers of reads until their readers took them. No read's bytes are fetched on the shard's thread.
 //!
 //! # Must not depend on
 //! `http`, `peer`, `sqlite`, `client`: nothing here knows how a request arrived.
@@ -30,6 +31,7 @@ pub mod handle;
 pub mod json;
 pub mod node;
 pub mod open;
+mod rooms;
 pub mod route;
 pub mod shard;
 pub mod solo;

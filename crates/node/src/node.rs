@@ -4,6 +4,7 @@ use crate::api::{GroupState, GroupStatus, Identity};
 use crate::config::Config;
 use crate::handle::Handle;
 use crate::open::{OpenError, Opened, open};
+use crate::rooms::Rooms;
 use crate::storage::Faults;
 use crate::threads::{Mail, Reply, ScrubOptions, Scrubber, Shard, Shared, checkpointer};
 use highwater_base::{Clock, Random};
@@ -57,6 +58,7 @@ impl Node {
             writer: writer.handle(),
             ingress_bytes: AtomicU64::new(0),
             ingress_bytes_max: config.ingress_bytes_max,
+            rooms: Rooms::new(config.read_bytes_held_max, config.read_room_wait_ms_max),
             uncommitted_bytes: AtomicU64::new(0),
             uncommitted_bytes_max: config.uncommitted_bytes_effective(),
             live_reads: AtomicU64::new(0),

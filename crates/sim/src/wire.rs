@@ -244,6 +244,7 @@ fn unavailable_wire(unavailable: &Unavailable) -> Wire {
         Unavailable::HistoryPending => again("HISTORY_PENDING"),
         Unavailable::GroupRestarting => again("GROUP_RESTARTING"),
         Unavailable::ApplyStopped => Wire::refusal(503, "APPLY_STOPPED"),
+        Unavailable::ReadBytesExhausted => Wire::refusal(503, "LIVE_READ_BACKPRESSURE").with("retry-after", 1),
         Unavailable::LiveReadsExhausted => Wire::refusal(429, "LIVE_READS_EXHAUSTED").with("retry-after", 1),
         Unavailable::StoredBytesDamaged(_) => Wire::refusal(500, "STORED_BYTES_DAMAGED"),
         Unavailable::Internal(_) => Wire::refusal(500, "INTERNAL"),

@@ -51,6 +51,19 @@ impl ReadPlan {
         self.range.end - self.range.start
     }
 
+    /// Bytes of memory that the read takes while it is fetched: of the log whole frames are read, to check them.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let whole = |piece: &Piece| match piece {
+            Piece::File { range, .. } => range.end - range.start,
+            Piece::Log { source, .. } => u64::from(source.length),
+        };
+        // One frame at a time is read besides the answer itself.
+        let frame = self.pieces.iter().map(whole).max().unwrap_or(0);
+        let alone = matches!(self.pieces[..], [Piece::Log { .. }]);
+        if alone { frame.max(self.length()) } else { self.length() + frame }
+    }
+
     /// Whether there is nothing at the offset that was asked for.
     #[must_use]
     pub fn is_empty(&self) -> bool {

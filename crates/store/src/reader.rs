@@ -78,6 +78,9 @@ impl StoreReader {
     }
 }
 
+/// Bytes of a frame that an answer may keep in memory besides its own, to spare a copy.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
 fn read_log(
     log: &dyn LogSource,
     source: highwater_wal::Location,
@@ -90,6 +93,9 @@ fn read_log(
     let range = within.start as usize..within.end as usize;
     if range.end > payload.len() {
         return Err(ReadError::Log("the frame is shorter than the part that it should hold".into()));
+    }
+    if payload.len() - range.len() > KEPT_BYTES_MAX {
+        return Ok(Bytes::copy_from_slice(&payload[range]));
     }
     Ok(payload.slice(range))
 }

@@ -71,7 +71,9 @@ async fn serve(settings: &Settings) -> Result<()> {
     }
     let node = open(config, &data).await?;
     let handle = node.handle();
-    if let Some(refused) = refused_without_keys.filter(|_| !keys_configured(&handle)) {
+    if let Some(refused) = refused_without_keys
+        && !keys_configured(&handle).await
+    {
         stop(node).await?;
         return Err(refused);
     }
@@ -106,10 +108,25 @@ async fn stop(node: Node) -> Result<()> {
     tokio::task::spawn_blocking(move || node.shutdown()).await?.context("the log did not close cleanly")
 }
 
-/// Whether requests must carry a key.
-fn keys_configured(_handle: &Handle) -> bool {
-    false
+/// Whether requests must carry a key. Where that is not known, because the group of keys does not serve, they are all
+/// refused, so that nothing is open by mistake.
+async fn keys_configured(handle: &Handle) -> bool {
+    let mut view = handle.control_view();
+    let known = tokio::time::timeout(KEYS_KNOWN_WITHIN, view.wait_for(Option::is_some)).await;
+    match known {
+        Ok(Ok(view)) => view.as_ref().is_none_or(|view| view.is_keyed()),
+        Ok(Err(_)) | Err(_) => {
+            tracing::error!(
+                event = "keys_unknown",
+                "the group of keys does not serve; every request is refused until it does"
+            );
+            true
+        }
+    }
 }
+
+/// How long a node that serves may take until it knows its keys.
+const KEYS_KNOWN_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Says that the server is ready: to the log, to the terminal, and to the service manager.
 fn greet(listeners: &[highwater_http::Listener], data: &Path, handle: &Handle, json: bool) -> Result<()> {

@@ -191,6 +191,15 @@ impl Server {
         wait_for("the server to end", || process.try_wait().expect("its state can be asked"))
     }
 
+    /// Bytes of memory that it held at the most.
+    pub fn memory_peak(&self) -> u64 {
+        let id = self.process.as_ref().expect("it runs").id();
+        let status = fs::read_to_string(format!("/proc/{id}/status")).expect("its state can be read");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kibibytes.expect("the kernel says so") << 10
+    }
+
     /// SIGHUP.
     pub fn hang_up(&self) {
         signal(self.process.as_ref().expect("it runs"), Signal::HUP);

@@ -111,6 +111,68 @@ fn sigterm_answers_a_waiting_reader_at_once() {
     assert!(answer.starts_with("HTTP/1.1 204 "), "{answer}");
 }
 
+/// The way from a server on loopback to one that others reach, as the refusals tell it.
+#[test]
+fn a_server_that_others_reach_starts_with_keys_and_tls_and_answers_nobody_without_a_key() {
+    let folder = folder();
+    let trusted = folder.path().join("trusted.pem");
+    certify(folder.path(), &trusted);
+    let mut server = Server::start(folder.path());
+    let made = ureq::post(&format!("http://127.0.0.1:{}/v1/keys", server.port)).send(r#"{"scopes":["admin"]}"#);
+    let made = made.expect("the first key").into_body().read_to_string().expect("readable");
+    let made: Value = serde_json::from_str(&made).expect("JSON");
+    let key = made["key"].as_str().expect("a key").to_owned();
+    assert!(server.terminate().success(), "{}", server.log());
+    let (certificate, secret) = (folder.path().join("tls.pem"), folder.path().join("tls.key"));
+    let listen = format!("0.0.0.0:{}", server.port);
+    let mut command = program(env!("CARGO_BIN_EXE_highwater"));
+    command.args(["serve", "--data", text(&server.data), "--listen", &listen]);
+    Ran::of(&mut command, b"").fails(1, &["neither TLS nor a proxy"]);
+    command.args(["--tls-certificate", text(&certificate), "--tls-key", text(&secret)]);
+    let mut process = command.spawn().expect("highwater can be run");
+    let url = format!("https://localhost:{}/v1/stream/far/away", server.port);
+    let create = |token: &str| {
+        let mut command = program(env!("CARGO_BIN_EXE_highwater"));
+        command.args(["stream", "create", &url]).env("HIGHWATER_CA_FILE", &trusted).env("HIGHWATER_TOKEN", token);
+        Ran::of(&mut command, b"")
+    };
+    wait_for("the server to answer one with a key", || (create(&key).status == 0).then_some(()));
+    assert!(create("").status != 0 && create("hw_nobody_knows").status != 0, "nobody else");
+    process.kill().and_then(|()| process.wait()).expect("it ends");
+}
+
+/// A hundred readers that asked for the largest answer and took none of it used to hold 873 MB of them, although the
+/// budget was 256 MiB: each was fetched before room for it was asked.
+#[test]
+fn a_hundred_readers_who_take_nothing_stay_within_the_memory_for_answers() {
+    const BUDGET: u64 = 256 << 20;
+    const REST: u64 = 128 << 20;
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let file = folder.path().join("bytes");
+    fs::write(&file, vec![b'x'; 24 << 20]).expect("written");
+    let url = server.url("large");
+    highwater(["stream", "create", &url]).ok();
+    highwater(["stream", "append", &url, text(&file)]).ok();
+    let ask = |n: u64| {
+        let mut reader = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
+        let offset = n % 3 * (8 << 20);
+        write!(reader, "GET /v1/stream/large?offset={offset} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .expect("it is taken");
+        reader
+    };
+    let readers: Vec<TcpStream> = (0..100).map(ask).collect();
+    std::thread::sleep(Duration::from_secs(2));
+    let mut first = [0; 12];
+    (&readers[0]).read_exact(&mut first).expect("an answer");
+    assert_eq!(&first, b"HTTP/1.1 200");
+    // Those for whom there is no room are told, or wait; either way the memory is bounded.
+    let peak = server.memory_peak();
+    assert!(peak < BUDGET + REST, "{} MiB", peak >> 20);
+    let metrics = ureq::get(&format!("http://127.0.0.1:{}/metrics", server.port)).call().expect("an answer");
+    assert_eq!(metrics.status().as_u16(), 200, "others are served");
+}
+
 #[test]
 fn settings_are_checked_without_a_start() {
     let folder = folder();

@@ -133,6 +133,7 @@ impl From<Unavailable> for Error {
             Unavailable::HistoryPending => Code::HistoryPending,
             Unavailable::GroupRestarting => Code::GroupRestarting,
             Unavailable::ApplyStopped => Code::ApplyStopped,
+            Unavailable::ReadBytesExhausted => Code::LiveReadBackpressure,
             Unavailable::LiveReadsExhausted => Code::LiveReadsExhausted,
             Unavailable::StoredBytesDamaged(_) => Code::StoredBytesDamaged,
             Unavailable::Internal(_) => Code::Internal,

@@ -36,6 +36,9 @@ use std::time::{Duration, Instant};
 /// them at the worst, and less by the budget of answers.
 const EVENT_BYTES_MAX: u64 = 1 << 20;
 
+/// Bytes of a control event, and of what stands around data.
+const CONTROL_BYTES: u64 = 256;
+
 /// Milliseconds for which an answer goes on. Then its reader comes again, so that caches can collapse readers, and it
 /// is authorised anew. Below the minute after which proxies give up a connection on which nothing moves.
 const LIFE_MS: u64 = 54_000;
@@ -97,8 +100,8 @@ struct Feed<S> {
 enum Step {
     /// Make events of this.
     Encode(ReadAnswer),
-    /// Wait for room for them.
-    Room { events: Vec<u8>, room: Pin<Box<dyn Future<Output = Option<Held>> + Send>>, ended: bool },
+    /// Wait for room for them: made before, they would be in memory already.
+    Room(ReadAnswer, Pin<Box<dyn Future<Output = Option<Held>> + Send>>),
     /// Ask for more.
     Ask,
     /// Wait for it.
@@ -108,22 +111,27 @@ enum Step {
 }
 
 impl<S: Service> Feed<S> {
-    /// The events of an answer, and what comes behind them.
-    fn encode(&mut self, answer: &ReadAnswer) -> Step {
+    /// Asks for room for the events of an answer.
+    fn room(&self, answer: ReadAnswer) -> Step {
+        // Base64 takes a third more; a text of many short lines takes more than this for a moment.
+        let bytes = answer.body.len() as u64 * 4 / 3 + CONTROL_BYTES;
+        let (answers, wait_ms) = (self.app.answers.clone(), self.app.options.answer_room_wait_ms_max);
+        Step::Room(answer, Box::pin(async move { answers.wait(bytes, wait_ms).await }))
+    }
+
+    /// The events of an answer, if there is something to tell.
+    fn encode(&mut self, answer: &ReadAnswer) -> Option<Vec<u8>> {
         let mut events = Vec::new();
         self.encoder.data(&answer.body, answer.closed, &mut events);
         // A wait that ended with nothing is not told; neither is half a character.
         if events.is_empty() && !self.first && !answer.closed {
-            return Step::Ask;
+            return None;
         }
         self.first = false;
         self.cursor = self.cursor.max(cursor::next(cursor::now_s(), None, 0));
         let shown = highwater_base::Offset(answer.next.0.saturating_sub(self.encoder.held()));
         control(shown, (!answer.closed).then_some(self.cursor), answer.up_to_date, answer.closed, &mut events);
-        let answers = self.app.answers.clone();
-        let (bytes, wait_ms) = (events.len() as u64, self.app.options.answer_room_wait_ms_max);
-        let room = Box::pin(async move { answers.wait(bytes, wait_ms).await });
-        Step::Room { events, room, ended: answer.closed }
+        Some(events)
     }
 
     /// The next read: at the tail it waits for as long as this answer goes on.
@@ -163,18 +171,23 @@ impl<S: Service> HttpBody for Feed<S> {
             this.step = match std::mem::replace(&mut this.step, Step::End) {
                 Step::Encode(answer) => {
                     this.note(&answer);
-                    this.encode(&answer)
+                    this.room(answer)
                 }
-                Step::Room { events, mut room, ended } => match room.as_mut().poll(cx) {
+                Step::Room(answer, mut room) => match room.as_mut().poll(cx) {
                     Poll::Pending => {
-                        this.step = Step::Room { events, room, ended };
+                        this.step = Step::Room(answer, room);
                         return Poll::Pending;
                     }
                     // As many bytes wait for slow readers as may: this one comes again, as after its minute.
                     Poll::Ready(None) => Step::End,
                     Poll::Ready(Some(held)) => {
-                        this.step = if ended { Step::End } else { Step::Ask };
-                        return Poll::Ready(Some(Ok(Frame::data(Roomed::bytes(events.into(), held)))));
+                        this.step = if answer.closed { Step::End } else { Step::Ask };
+                        match this.encode(&answer) {
+                            Some(events) => {
+                                return Poll::Ready(Some(Ok(Frame::data(Roomed::bytes(events.into(), held)))));
+                            }
+                            None => continue,
+                        }
                     }
                 },
                 Step::Ask => this.ask(),

@@ -217,6 +217,7 @@ impl Service for Fake {
             ingress_bytes: 0,
             uncommitted_bytes: 0,
             live_reads: 0,
+            read_bytes_held: 0,
             disk_free_bytes: Some(1 << 30),
             scrub: highwater_node::ScrubStatus::default(),
         }

@@ -7,6 +7,7 @@ mod browsers;
 mod encrypted;
 mod events;
 mod fake;
+mod floods;
 mod inventory;
 mod keys;
 mod node;

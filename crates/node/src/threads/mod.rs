@@ -17,6 +17,7 @@ pub(crate) use scrubber::{ScrubOptions, Scrubber};
 pub(crate) use shard::Shard;
 
 use crate::api::{GroupStatus, Identity, Status};
+use crate::rooms::Rooms;
 use crate::shard::{Input, ShardCore};
 use crate::storage::Faults;
 use highwater_base::{Clock, Random};
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub writer: WriterHandle,
     pub ingress_bytes: AtomicU64,
     pub ingress_bytes_max: u64,
+    /// Memory for what reads answer.
+    pub rooms: Rooms,
     pub uncommitted_bytes: AtomicU64,
     pub uncommitted_bytes_max: u64,
     pub live_reads: AtomicU64,
@@ -125,6 +128,7 @@ impl Shared {
             ingress_bytes: self.ingress_bytes.load(Ordering::Relaxed),
             uncommitted_bytes: self.uncommitted_bytes.load(Ordering::Relaxed),
             live_reads: self.live_reads.load(Ordering::Relaxed),
+            read_bytes_held: self.rooms.held(),
             disk_free_bytes: self.disk.free_bytes(&self.data).ok(),
             scrub: self.storage.status(),
         }

@@ -1,6 +1,6 @@
 //! The physical limits, measured in the same run as what is compared with them.
 
-use crate::load::{self, Load};
+use crate::load;
 use crate::quantiles::Quantiles;
 use anyhow::Result;
 use axum::{Router, routing::post};
@@ -66,11 +66,8 @@ fn sync(directory: &Path, duration: Duration) -> Result<Quantiles> {
 fn no_op(duration: Duration) -> Result<(Quantiles, f64)> {
     let router = Router::new().route("/", post(|_: axum::body::Bytes| async { "" }));
     let server = load::Server::start(router)?;
-    let one = Load { connections: 1, body_bytes: 256, duration, ..Load::default() };
-    let many = Load { connections: 64, ..one.clone() };
-    let path = |_: usize| "/".to_owned();
-    let alone = load::run(server.address(), &one, path)?;
-    let crowd = load::run(server.address(), &many, path)?;
+    let alone = load::no_op(server.address(), 1, 256, duration)?;
+    let crowd = load::no_op(server.address(), 64, 256, duration)?;
     Ok((alone.latency_us, crowd.per_second))
 }
 

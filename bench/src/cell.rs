@@ -11,12 +11,12 @@ use std::time::Duration;
 const DRIFT_MAX: f64 = 0.2;
 
 /// What measures a cell: it gets an empty directory, the limits before it and how long each part may take.
-type Measure = fn(&Path, &Calibration, Duration) -> Result<Vec<Row>>;
+type Measure = Box<dyn Fn(&Path, &Calibration, Duration) -> Result<Vec<Row>>>;
 
 /// Something to measure.
 pub struct Cell {
     /// Its name on the command line and in the results.
-    pub name: &'static str,
+    pub name: String,
     /// What is promised of each write that is counted.
     pub durability: &'static str,
     /// How it is measured.
@@ -59,7 +59,7 @@ impl Row {
 #[derive(Debug, Serialize)]
 pub struct Outcome {
     /// The cell.
-    pub name: &'static str,
+    pub name: String,
     /// Its durability.
     pub durability: &'static str,
     /// The limits before it.
@@ -77,7 +77,7 @@ impl Cell {
         let before = Calibration::measure(directory, calibration)?;
         let rows = (self.run)(directory, &before, duration).with_context(|| format!("the cell {}", self.name))?;
         let after = Calibration::measure(directory, calibration)?;
-        Ok(Outcome { name: self.name, durability: self.durability, drift: before.drift(&after), before, rows })
+        Ok(Outcome { name: self.name.clone(), durability: self.durability, drift: before.drift(&after), before, rows })
     }
 }
 

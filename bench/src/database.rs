@@ -17,14 +17,26 @@ pub use restore::child as restore_child;
 /// The cells of this file.
 pub fn cells() -> Vec<Cell> {
     vec![
-        Cell { name: "database, commit of 7 pages, NORMAL", durability: "process crash, both sides", run: normal },
-        Cell { name: "database, commit of 7 pages, FULL", durability: "power loss, both sides", run: full },
         Cell {
-            name: "database, synced() after one commit, FULL",
-            durability: "local fdatasync, then synced=1, of=1 at the stream",
-            run: synced,
+            name: "database, commit of 7 pages, NORMAL".to_owned(),
+            durability: "process crash, both sides",
+            run: Box::new(normal),
         },
-        Cell { name: "database, restore", durability: "synced before the command ends", run: restore::measure },
+        Cell {
+            name: "database, commit of 7 pages, FULL".to_owned(),
+            durability: "power loss, both sides",
+            run: Box::new(full),
+        },
+        Cell {
+            name: "database, synced() after one commit, FULL".to_owned(),
+            durability: "local fdatasync, then synced=1, of=1 at the stream",
+            run: Box::new(synced),
+        },
+        Cell {
+            name: "database, restore".to_owned(),
+            durability: "synced before the command ends",
+            run: Box::new(restore::measure),
+        },
     ]
 }
 

@@ -3,13 +3,19 @@
 //! `highwater-bench all [--seconds N] [--json FILE]` measures every cell; `smoke` runs each for a moment and only says
 //! that it works. Figures are ratios: an absolute time on a shared machine says little.
 
+mod against;
 mod appends;
+mod bounds;
 mod calibrate;
 mod cell;
 mod database;
 mod load;
+mod process;
 mod quantiles;
+mod reads;
 mod server;
+mod subject;
+mod wire;
 
 use anyhow::{Context as _, Result};
 use calibrate::Calibration;
@@ -45,6 +51,14 @@ enum What {
     Smoke,
     /// Measure the physical limits alone
     Calibrate,
+    /// Measure a server that runs already, of whatever make, and print its figures as JSON
+    Against(against::Arguments),
+    /// Serve a directory until standard input ends; the cells run it as a process of its own
+    #[command(hide = true)]
+    ServeChild {
+        /// The directory
+        directory: PathBuf,
+    },
     /// Restore a database and print the peak memory; the restore cell runs it as a process of its own
     #[command(hide = true)]
     RestoreChild {
@@ -59,6 +73,8 @@ fn main() -> Result<()> {
     match Arguments::parse().what {
         What::All { seconds, only, json, directory } => all(Duration::from_secs(seconds), only, json, directory),
         What::Smoke => smoke(),
+        What::Against(arguments) => against::run(&arguments),
+        What::ServeChild { directory } => server::child(&directory),
         What::RestoreChild { url, target } => database::restore_child(&url, &target),
         What::Calibrate => {
             let folder = tempfile::tempdir()?;
@@ -70,7 +86,7 @@ fn main() -> Result<()> {
 }
 
 fn cells() -> Vec<Cell> {
-    [appends::cells(), database::cells()].into_iter().flatten().collect()
+    [appends::cells(), reads::cells(), bounds::cells(), database::cells()].into_iter().flatten().collect()
 }
 
 fn all(duration: Duration, only: Option<String>, json: Option<PathBuf>, directory: Option<PathBuf>) -> Result<()> {
@@ -93,11 +109,13 @@ fn all(duration: Duration, only: Option<String>, json: Option<PathBuf>, director
 }
 
 fn smoke() -> Result<()> {
+    let (moment, folder) = (Duration::from_millis(200), tempfile::tempdir()?);
+    let limits = Calibration::measure(folder.path(), moment)?;
     for cell in cells() {
         let folder = tempfile::tempdir()?;
-        let outcome = cell.measure(folder.path(), Duration::from_millis(300))?;
-        anyhow::ensure!(outcome.rows.iter().all(|row| row.value.is_finite()), "{}: {:?}", cell.name, outcome.rows);
-        println!("{}: {} figures", cell.name, outcome.rows.len());
+        let rows = (cell.run)(folder.path(), &limits, moment).with_context(|| format!("the cell {}", cell.name))?;
+        anyhow::ensure!(rows.iter().all(|row| row.value.is_finite()), "{}: {rows:?}", cell.name);
+        println!("{}: {} figures", cell.name, rows.len());
     }
     Ok(())
 }

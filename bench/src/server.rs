@@ -1,35 +1,101 @@
-//! A Highwater server in this process, on the operating system's disk.
+//! A Highwater server in a process of its own, on the operating system's disk.
 
-use crate::load;
-use anyhow::Result;
+use crate::subject::{Dialect, Subject};
+use anyhow::{Context as _, Result};
 use highwater_disk::{OsDisk, SystemClock, SystemRandom};
+use highwater_http::HttpOptions;
 use highwater_node::{Config, Node};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// A server of one node, stopped when dropped.
+/// Connections of the server that is measured: enough for the largest cell.
+const CONNECTIONS_MAX: usize = 16_384;
+
+/// A server of one node, killed when dropped.
 pub struct Highwater {
-    http: load::Server,
-    _node: Node,
+    child: Child,
+    address: SocketAddr,
+    directory: PathBuf,
+    /// From its start until it served.
+    pub started: Duration,
 }
 
 impl Highwater {
-    /// Opens an empty directory and serves it on loopback.
+    /// Opens the directory `server` below this one, or makes it, and serves it on loopback.
     pub fn start(directory: &Path) -> Result<Self> {
-        let config = Config::new(directory.join("server"));
-        let node = Node::open(config, Arc::new(OsDisk::new()), Arc::new(SystemClock::new()), Box::new(SystemRandom))?;
-        let router = highwater_http::router(node.handle(), highwater_http::HttpOptions::default());
-        Ok(Self { http: load::Server::start(router)?, _node: node })
+        let directory = directory.join("server");
+        let begun = Instant::now();
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("serve-child")
+            .arg(&directory)
+            .stdout(Stdio::piped())
+            .stdin(Stdio::piped())
+            .spawn()
+            .context("the server's process does not start")?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
+        let address = line.trim().parse().context("the server did not start")?;
+        Ok(Self { child, address, directory, started: begun.elapsed() })
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.http.address()
+    /// Kills it as a crash would, and starts it again.
+    pub fn kill_and_restart(mut self) -> Result<Self> {
+        self.child.kill()?;
+        self.child.wait()?;
+        let parent = self.directory.parent().context("a parent")?.to_owned();
+        Self::start(&parent)
+    }
+
+    /// Stops it cleanly, and starts it again.
+    pub fn restart(mut self) -> Result<Self> {
+        drop(self.child.stdin.take());
+        self.child.wait()?;
+        let parent = self.directory.parent().context("a parent")?.to_owned();
+        Self::start(&parent)
+    }
+
+    /// It, to be measured.
+    pub fn subject(&self) -> Subject {
+        Subject {
+            address: self.address,
+            dialect: Dialect::DurableStreams,
+            prefix: "/v1/stream/bench".to_owned(),
+            pid: Some(self.child.id()),
+        }
     }
 
     /// The URL of a stream.
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}/v1/stream/{path}", self.address())
+        format!("http://{}/v1/stream/{path}", self.address)
     }
+}
+
+impl Drop for Highwater {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Is the server: prints its address, and ends when its input does.
+pub fn child(directory: &Path) -> Result<()> {
+    let config = Config::new(directory);
+    let node = Node::open(config, Arc::new(OsDisk::new()), Arc::new(SystemClock::new()), Box::new(SystemRandom))?;
+    let options = HttpOptions { connections_max: CONNECTIONS_MAX, ..HttpOptions::default() };
+    let router = highwater_http::router(node.handle(), options.clone());
+    let runtime = tokio::runtime::Runtime::new()?;
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
+    let mut out = std::io::stdout();
+    writeln!(out, "{}", listener.local_addr()?)?;
+    out.flush()?;
+    runtime.spawn(highwater_http::serve(listener, router, options, std::future::pending()));
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    runtime.shutdown_background();
+    node.shutdown()?;
+    Ok(())
 }

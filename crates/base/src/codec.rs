@@ -3,7 +3,7 @@
 //! Integers are little-endian and of fixed width; byte strings carry a `u32` length. A reader never allocates more
 //! than its input is long, and a record is whole only when [`Reader::finish`] says that nothing is left over.
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use thiserror::Error;
 
 /// Why bytes are not the record they were taken for.
@@ -34,6 +34,12 @@ impl Writer {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty record with room for so many bytes, so that it need not grow.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes) }
     }
 
     /// Appends one byte.
@@ -132,8 +138,8 @@ impl Reader {
     /// # Errors
     /// `Short` if there are fewer.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let mut array = [0; N];
-        array.copy_from_slice(&self.raw(N)?);
+        let array = *self.rest.first_chunk::<N>().ok_or(DecodeError::Short)?;
+        self.rest.advance(N);
         Ok(array)
     }
 

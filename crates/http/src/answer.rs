@@ -10,13 +10,26 @@ use highwater_base::Incarnation;
 use highwater_node::{Durability, WriteAnswer};
 use highwater_stream::{ClosedEpoch, Created, Outcome, Receipt};
 use std::fmt::Display;
+use std::io::Write as _;
 
 /// Sets a header to what HTTP can carry; every value that comes here is ASCII.
 pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: impl Display) {
-    if let Ok(value) = HeaderValue::try_from(value.to_string()) {
+    // Numbers and tokens, which are most, go through no string.
+    let mut short = [0; 64];
+    let mut rest = &mut short[..];
+    let fits = write!(rest, "{value}").is_ok();
+    let left = rest.len();
+    let value = match fits {
+        true => HeaderValue::from_bytes(&short[..short.len() - left]),
+        false => HeaderValue::try_from(value.to_string()),
+    };
+    if let Ok(value) = value {
         headers.insert(name, value);
     }
 }
+
+/// Headers of an answer to a write, with those that every answer of a stream gets.
+const HEADERS_USUAL: usize = 16;
 
 /// Renders the answer to a write.
 ///
@@ -24,6 +37,7 @@ pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: impl Display
 pub(crate) fn write(answer: WriteAnswer, head: &Parts) -> Result<Response, Error> {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
+    headers.reserve(HEADERS_USUAL);
     headers.insert(header::CACHE_CONTROL, names::NO_STORE);
     durability(headers, answer.durability);
     let status = match answer.result? {

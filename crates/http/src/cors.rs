@@ -1,7 +1,7 @@
 //! What browsers are told: one layer around all routes, and one around the streams.
 
 use crate::names;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 /// Methods of a stream, as `Allow` and the preflight name them.
@@ -14,13 +14,15 @@ const REQUEST_HEADERS: &str = "Content-Type, Authorization, If-None-Match, Range
     Producer-Id, Producer-Epoch, Producer-Seq, Producer-Digest";
 
 /// Answer headers that a page may read. With `*` alone some would stay hidden from older browsers.
-const EXPOSED: &str = "Stream-Next-Offset, Stream-Offset, Stream-Cursor, Stream-Up-To-Date, Stream-Closed, \
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "Stream-Next-Offset, Stream-Offset, Stream-Cursor, Stream-Up-To-Date, Stream-Closed, \
     Stream-Seq, Stream-Last-Seq, Stream-TTL, Stream-Expires-At, Stream-Incarnation, Stream-Previous-Incarnation, \
     Stream-Inherited-Offset, Stream-Retained-Offset, Stream-Snapshot-Offset, Stream-Snapshot-Digest, \
     Stream-Snapshot-Part, Stream-Immutable, Stream-SSE-Data-Encoding, Producer-Epoch, Producer-Seq, \
     Producer-Outcome, Producer-Closed-Epoch, Producer-Closed-Seq, Producer-Expected-Seq, Producer-Received-Seq, \
     Ursula-Protocol, Ursula-Cluster-Id, Ursula-Max-Request-Bytes, Ursula-Max-Snapshot-Bytes, \
-    ETag, Location, Retry-After, Highwater-Durability";
+    ETag, Location, Retry-After, Highwater-Durability",
+);
 
 /// Seconds that a browser may remember a preflight.
 const PREFLIGHT_S: &str = "600";
@@ -48,20 +50,27 @@ pub(crate) enum Pages {
     None,
 }
 
+/// Checked once, when this is compiled: an answer copies what stands here.
+const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox; default-src 'none'");
+const ANY_ORIGIN: HeaderValue = HeaderValue::from_static("*");
+const CROSS_ORIGIN: HeaderValue = HeaderValue::from_static("cross-origin");
+const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
+const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
 /// Marks every answer of the streams, refusals included, as readable by the pages that may.
 ///
 /// The policy of documents keeps a stream of HTML, opened as a page, from running with this server's origin.
 pub(crate) fn mark_stream(headers: &mut HeaderMap, pages: &Pages) {
-    set(headers, header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'");
+    headers.insert(header::CONTENT_SECURITY_POLICY, SANDBOX);
     vary_by_origin(headers);
     let origin = match pages {
-        Pages::All => HeaderValue::from_static("*"),
+        Pages::All => ANY_ORIGIN,
         Pages::Origin(origin) => origin.clone(),
         Pages::None => return,
     };
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    set(headers, header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
-    set(headers, names::CROSS_ORIGIN_RESOURCE_POLICY, "cross-origin");
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    headers.insert(names::CROSS_ORIGIN_RESOURCE_POLICY, CROSS_ORIGIN);
 }
 
 /// What a cache keeps for one page must not be shown to another.
@@ -77,12 +86,8 @@ fn vary_by_origin(headers: &mut HeaderMap) {
 
 /// Marks every answer of this server.
 pub(crate) fn mark(headers: &mut HeaderMap) {
-    set(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     if !headers.contains_key(names::CROSS_ORIGIN_RESOURCE_POLICY) {
-        set(headers, names::CROSS_ORIGIN_RESOURCE_POLICY, "same-origin");
+        headers.insert(names::CROSS_ORIGIN_RESOURCE_POLICY, SAME_ORIGIN);
     }
-}
-
-fn set(headers: &mut HeaderMap, name: HeaderName, value: &'static str) {
-    headers.insert(name, HeaderValue::from_static(value));
 }

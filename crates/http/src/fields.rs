@@ -52,12 +52,20 @@ pub(crate) fn closes(headers: &HeaderMap) -> Result<bool, Error> {
 pub(crate) fn content_type(headers: &HeaderMap) -> Result<Option<String>, Error> {
     let name = header::CONTENT_TYPE;
     let text = single(headers, &name, Code::InvalidHeader)?.unwrap_or_default();
-    let parts = text.split(';').map(|part| part.trim_matches([' ', '\t']).to_ascii_lowercase());
-    let normalised = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+    let normalised = normalise(text);
     if normalised.len() > CONTENT_TYPE_BYTES_MAX {
         return Err(malformed(&name, &format!("at most {CONTENT_TYPE_BYTES_MAX} bytes")));
     }
     Ok(Some(normalised).filter(|normalised| !normalised.is_empty()))
+}
+
+fn normalise(text: &str) -> String {
+    // Most have one part and are in order.
+    if text.bytes().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'/' | b'-' | b'.' | b'+' | b'0'..=b'9')) {
+        return text.to_owned();
+    }
+    let parts = text.split(';').map(|part| part.trim_matches([' ', '\t']).to_ascii_lowercase());
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 /// Whether a normalised content type asks for JSON mode.

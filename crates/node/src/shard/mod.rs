@@ -113,6 +113,8 @@ pub struct ShardCore<T> {
     compaction: compaction::Pace,
     uncommitted_bytes: u64,
     ticks: u64,
+    /// Something came since the last turn that should not wait for the batch in flight.
+    turn_due: bool,
     failed: Option<String>,
 }
 
@@ -136,6 +138,7 @@ impl<T: Token> ShardCore<T> {
 
     /// Takes one input. What it leads to may come out now or from [`Self::turn`].
     pub fn step(&mut self, now: Now, input: Input<T>, out: &mut Vec<Output<T>>) {
+        self.turn_due |= !matches!(input, Input::Write { .. } | Input::LogRoom(_));
         match input {
             Input::Write { token, proposal } => self.propose(token, proposal, out),
             Input::Head { token, path, at } => {
@@ -145,7 +148,7 @@ impl<T: Token> ShardCore<T> {
             Input::Early { token, path, incarnation, key } => {
                 self.ask(ReadAsked { token, question: Question::Early { path, incarnation, key } }, out);
             }
-            Input::Appended(result) => self.appended(result, out),
+            Input::Appended(result) => self.appended(result, now, out),
             Input::Checkpointed { group, result } => {
                 self.checkpoint_running = false;
                 self.compaction.ended(&self.options, now, &result);
@@ -163,10 +166,8 @@ impl<T: Token> ShardCore<T> {
 
     /// Does what the inputs led to: confirms reads, hands frames to the log, applies, answers, begins a checkpoint.
     pub fn turn(&mut self, now: Now, out: &mut Vec<Output<T>>) {
-        let mut room = self.options.live_reads_max.saturating_sub(self.live_reads());
-        while let Some(number) = self.dirty.pop_first() {
-            self.turn_group(number, now, &mut room, out);
-        }
+        self.turn_due = false;
+        self.turn_groups(now, out);
         for slot in &mut self.slots {
             if let Some(group) = slot.up() {
                 group.expire(now, out);
@@ -174,6 +175,20 @@ impl<T: Token> ShardCore<T> {
         }
         self.submit(out);
         self.begin_checkpoint(now, out);
+    }
+
+    /// Whether a turn may wait for the batch that the log has: nothing has come since the last one but writes, which
+    /// become the next batch together.
+    #[must_use]
+    pub fn turn_may_wait(&self) -> bool {
+        self.in_flight.is_some() && !self.turn_due
+    }
+
+    fn turn_groups(&mut self, now: Now, out: &mut Vec<Output<T>>) {
+        let mut room = self.options.live_reads_max.saturating_sub(self.live_reads());
+        while let Some(number) = self.dirty.pop_first() {
+            self.turn_group(number, now, &mut room, out);
+        }
     }
 
     fn turn_group(&mut self, number: u32, now: Now, room: &mut usize, out: &mut Vec<Output<T>>) {
@@ -326,12 +341,13 @@ impl<T: Token> ShardCore<T> {
         }
     }
 
-    fn appended(&mut self, result: Result<Vec<Location>, AppendError>, out: &mut Vec<Output<T>>) {
+    fn appended(&mut self, result: Result<Vec<Location>, AppendError>, now: Now, out: &mut Vec<Output<T>>) {
         match result {
             Ok(locations) => {
+                // The next batch first: the disk works while this one is applied and answered.
+                self.turn_groups(now, out);
                 let Some(batch) = self.in_flight.take() else { return };
                 self.full = None;
-                // The next batch first: the disk works while this one is applied and answered.
                 self.submit(out);
                 self.persisted(&batch, &locations);
             }

@@ -117,6 +117,7 @@ impl<T> ShardCore<T> {
             compaction: Default::default(),
             uncommitted_bytes: 0,
             ticks: 0,
+            turn_due: false,
             failed: None,
         };
         (core, readers)

@@ -184,9 +184,15 @@ impl Shard {
         if driver == Driver::Log && batch {
             return Due { unfinished: true, ..self.perform(engine) };
         }
-        engine.core.turn(now, &mut engine.out);
+        let waits = engine.core.turn_may_wait();
+        if !waits {
+            engine.core.turn(now, &mut engine.out);
+        }
         let mut due = self.perform(engine);
         self.publish(engine);
+        if waits {
+            return due;
+        }
         let wakes_at = engine.core.deadline().map_or(engine.tick_at, |deadline| deadline.min(engine.tick_at));
         let before = self.wakes_at.swap(wakes_at, Ordering::Relaxed);
         if wakes_at < before {

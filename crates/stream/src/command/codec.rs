@@ -37,7 +37,8 @@ impl Command {
     /// As [`Command::encode`], behind a header that another record needs, so that a large body is copied once.
     #[must_use]
     pub fn encode_behind(&self, header: &[u8]) -> Vec<u8> {
-        let mut w = Writer::new();
+        // A key, a content type and numbers usually fit into what is added.
+        let mut w = Writer::with_capacity(header.len() + self.path.len() + self.body().len() + 256);
         w.raw(header).u16(VERSION).u64(self.at.0).bytes(self.path.as_bytes());
         put_operation(&mut w, &self.operation);
         w.into_vec()

@@ -156,6 +156,9 @@ impl Worker {
     }
 
     fn append(&mut self, submissions: &[Submission]) -> Vec<Result<Vec<Location>, AppendError>> {
+        if let [alone] = submissions {
+            return vec![self.log.append(&alone.frames)];
+        }
         let all: Vec<Frame> = submissions.iter().flat_map(|submission| &submission.frames).cloned().collect();
         match self.log.append(&all) {
             Ok(mut locations) => {
@@ -167,11 +170,10 @@ impl Worker {
                 results
             }
             // One that does not fit must not take the others with it.
-            Err(_) if submissions.len() > 1 => {
+            Err(_) => {
                 let mut refused = BTreeMap::new();
                 submissions.iter().map(|submission| self.append_alone(&submission.frames, &mut refused)).collect()
             }
-            Err(error) => vec![Err(error)],
         }
     }
 

@@ -14,6 +14,9 @@ impl Incarnation {
     /// One more than the largest token.
     pub const END: u64 = 1 << 53;
 
+    /// The smallest token, which is never issued.
+    pub const MIN: Self = Self(1);
+
     /// A fresh token.
     pub fn issue(random: &mut dyn Random) -> Self {
         Self((1 << 52) | (random.next_u64() >> 12))

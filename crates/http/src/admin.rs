@@ -50,6 +50,11 @@ pub(crate) async fn health() -> Response {
     ([(header::CACHE_CONTROL, "no-store")], "ok\n").into_response()
 }
 
+/// `/__ursula/live`: something answers here; nothing of the node is looked at.
+pub(crate) async fn live() -> Response {
+    (StatusCode::NO_CONTENT, [(header::CACHE_CONTROL, "no-store")]).into_response()
+}
+
 /// `/readyz`: the node serves, or why it does not.
 pub(crate) async fn ready<S: Service>(State(app): State<App<S>>) -> Response {
     let no_store = [(header::CACHE_CONTROL, "no-store")];
@@ -111,7 +116,7 @@ pub(crate) async fn metrics<S: Service>(State(app): State<App<S>>) -> Result<Res
     Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")], out).into_response())
 }
 
-fn numbers(status: &Status) -> [(&'static str, &'static str, &'static str, u64); 11] {
+fn numbers(status: &Status) -> [(&'static str, &'static str, &'static str, u64); 12] {
     let groups = |of: fn(&highwater_node::GroupStatus) -> u64| status.groups.iter().map(of).sum::<u64>();
     let serving = |group: &highwater_node::GroupStatus| u64::from(group.state == GroupState::Serving);
     [
@@ -126,6 +131,7 @@ fn numbers(status: &Status) -> [(&'static str, &'static str, &'static str, u64);
         ("highwater_wal_batches", "counter", "Batches written to the log.", status.wal_batches),
         ("highwater_ingress_bytes", "gauge", "Bytes of request bodies in flight.", status.ingress_bytes),
         ("highwater_live_reads", "gauge", "Readers that wait for more.", status.live_reads),
+        ("highwater_snapshot_commits", "gauge", "Snapshots whose parts are being verified.", status.snapshot_commits),
     ]
 }
 

@@ -6,7 +6,7 @@
 use crate::error::{Code, Error};
 use crate::names;
 use axum::http::{HeaderMap, HeaderName, header};
-use highwater_base::limits::{CONTENT_TYPE_BYTES_MAX, PRODUCER_ID_BYTES_MAX, PRODUCER_NUMBER_MAX};
+use highwater_base::limits::{CONTENT_TYPE_BYTES_MAX, PRODUCER_ID_BYTES_MAX, PRODUCER_NUMBER_MAX, SNAPSHOT_PARTS_MAX};
 use highwater_base::{Digest, Incarnation};
 use highwater_stream::ProducerKey;
 
@@ -114,10 +114,29 @@ pub(crate) fn names_producer(headers: &HeaderMap) -> bool {
 }
 
 fn digest(headers: &HeaderMap) -> Result<Option<Digest>, Error> {
-    let name = names::PRODUCER_DIGEST;
-    single(headers, &name, Code::InvalidHeader)?
-        .map(|text| Digest::parse(text).ok_or_else(|| malformed(&name, "64 lowercase hexadecimal digits")))
+    digest_in(headers, &names::PRODUCER_DIGEST)
+}
+
+/// The digest that a header states.
+fn digest_in(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Digest>, Error> {
+    single(headers, name, Code::InvalidHeader)?
+        .map(|text| Digest::parse(text).ok_or_else(|| malformed(name, "64 lowercase hexadecimal digits")))
         .transpose()
+}
+
+/// The digest of the whole snapshot.
+pub(crate) fn snapshot_digest(headers: &HeaderMap) -> Result<Option<Digest>, Error> {
+    digest_in(headers, &names::STREAM_SNAPSHOT_DIGEST)
+}
+
+/// How many parts the body names, if it is a list of parts and not the snapshot itself.
+pub(crate) fn snapshot_parts(headers: &HeaderMap) -> Result<Option<usize>, Error> {
+    let name = names::STREAM_SNAPSHOT_PARTS;
+    let Some(text) = single(headers, &name, Code::InvalidPartsCommit)? else { return Ok(None) };
+    let digits = !text.is_empty() && !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
+    let count = text.parse().ok().filter(|count| digits && (1..=SNAPSHOT_PARTS_MAX).contains(count));
+    let expected = || format!("{name} must be a number from 1 to {SNAPSHOT_PARTS_MAX}, without leading zeros");
+    count.map(Some).ok_or_else(|| Error::new(Code::InvalidPartsCommit, expected()))
 }
 
 /// 1 to 256 bytes of visible ASCII, inner spaces and tabs allowed; the caller trimmed it.

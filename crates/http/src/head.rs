@@ -9,6 +9,7 @@ use crate::service::Service;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use highwater_base::limits;
 use highwater_node::Identity;
 use highwater_stream::Refusal;
 
@@ -33,7 +34,12 @@ pub(crate) async fn head<S: Service>(app: &App<S>, path: &str, head: &Parts) -> 
         set(headers, names::STREAM_PREVIOUS_INCARNATION, previous);
         set(headers, names::STREAM_INHERITED_OFFSET, inherited);
     }
+    if let Some(snapshot) = stream.snapshot {
+        set(headers, names::STREAM_SNAPSHOT_OFFSET, snapshot.offset);
+        set(headers, names::STREAM_SNAPSHOT_DIGEST, snapshot.digest);
+    }
     set(headers, names::URSULA_MAX_REQUEST_BYTES, app.options.request_bytes_max);
+    set(headers, names::URSULA_MAX_SNAPSHOT_BYTES, limits::SNAPSHOT_BYTES_MAX);
     Ok(response)
 }
 

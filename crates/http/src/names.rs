@@ -49,6 +49,10 @@ names! {
     STREAM_SNAPSHOT_DIGEST = "stream-snapshot-digest";
     /// The id of a part that was staged.
     STREAM_SNAPSHOT_PART = "stream-snapshot-part";
+    /// How many parts a snapshot is made of; request.
+    STREAM_SNAPSHOT_PARTS = "stream-snapshot-parts";
+    /// The bytes of this answer will never be others.
+    STREAM_IMMUTABLE = "stream-immutable";
     /// Close it, or it is closed.
     STREAM_CLOSED = "stream-closed";
     /// The read reached the end of the stream.
@@ -81,7 +85,11 @@ names! {
     URSULA_MAX_STAGED_PARTS = "ursula-max-staged-parts";
     /// Bytes of these parts.
     URSULA_MAX_STAGED_BYTES = "ursula-max-staged-bytes";
-    /// The group that has no leader.
+    /// The node that leads the group.
+    RAFT_LEADER_ID = "x-ursula-raft-leader-id";
+    /// The term in which it does.
+    RAFT_TERM = "x-ursula-raft-term";
+    /// The group that has no leader here.
     RAFT_GROUP = "x-ursula-raft-group";
     /// On how many copies a write is on disk, out of how many.
     HIGHWATER_DURABILITY = "highwater-durability";

@@ -11,7 +11,7 @@ use highwater_base::limits::PATH_BYTES_MAX;
 pub(crate) enum Target {
     /// A stream, by its decoded path.
     Stream(String),
-    /// A part of the stream at a path that this server does not offer.
+    /// A part of the stream at a path.
     Part(String, Part),
 }
 
@@ -24,21 +24,21 @@ impl Target {
     }
 }
 
-/// A sub-resource of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A sub-resource of a stream. What stands for an offset or a token is text that nobody judged yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
     /// `…/snapshot`, which no method serves.
     BareSnapshot,
     /// `…/snapshot/<offset>`.
-    Snapshot,
+    Snapshot(String),
     /// `…/snapshot/<offset>/parts`.
-    StageParts,
+    StageParts(String),
     /// `…/snapshot/parts`.
     DiscardParts,
     /// `…/retention/<offset>`.
-    Retention,
-    /// `…/incarnation/<token>/…`.
-    Immutable,
+    Retention(String),
+    /// `…/incarnation/<token>/` and what follows.
+    Immutable(String, Vec<String>),
 }
 
 /// Reads the part of a path behind `/v1/stream/`, still percent-encoded.
@@ -47,16 +47,20 @@ pub(crate) enum Part {
 /// `INVALID_STREAM_ID` if it names no stream and never can.
 pub(crate) fn parse(encoded: &str) -> Result<Target, Error> {
     let segments = encoded.split('/').map(segment).collect::<Result<Vec<_>, _>>()?;
-    let length = segments.iter().map(|segment| segment.len() + 1).sum::<usize>() - 1;
-    if length > PATH_BYTES_MAX {
-        return Err(invalid(format!("a stream's path has at most {PATH_BYTES_MAX} bytes, this one {length}")));
-    }
     if matches!(segments[0].as_str(), "__ds" | "__ursula") {
         return Err(invalid(format!("paths below {} are reserved", segments[0])));
     }
-    Ok(match part(&segments) {
-        None => Target::Stream(segments.join("/")),
-        Some((part, tail)) => Target::Part(segments[..segments.len() - tail].join("/"), part),
+    let (stream, part) = match part(&segments) {
+        Some((at, part)) => (&segments[..at], Some(part)),
+        None => (&segments[..], None),
+    };
+    let path = stream.join("/");
+    if path.len() > PATH_BYTES_MAX {
+        return Err(invalid(format!("a stream's path has at most {PATH_BYTES_MAX} bytes, this one {}", path.len())));
+    }
+    Ok(match part {
+        Some(part) => Target::Part(path, part),
+        None => Target::Stream(path),
     })
 }
 
@@ -77,21 +81,29 @@ fn invalid(message: String) -> Error {
     Error::new(Code::InvalidStreamId, message)
 }
 
-/// The sub-resource that the tail of a path names, and how many segments that tail has; in front of it stands at least
-/// one segment, the stream.
-fn part(segments: &[String]) -> Option<(Part, usize)> {
+/// The sub-resource that the tail of a path names, and where that tail begins; in front of it stands at least one
+/// segment, the stream.
+fn part(segments: &[String]) -> Option<(usize, Part)> {
     let tail: Vec<&str> = segments.iter().skip(1).map(String::as_str).collect();
-    match tail.as_slice() {
-        [.., "snapshot", _, "parts"] => Some((Part::StageParts, 3)),
-        [.., "snapshot", "parts"] => Some((Part::DiscardParts, 2)),
-        [.., "snapshot", _] => Some((Part::Snapshot, 2)),
-        [.., "snapshot"] => Some((Part::BareSnapshot, 1)),
-        [.., "retention", _] => Some((Part::Retention, 2)),
-        _ => {
-            let at = tail.iter().position(|segment| *segment == "incarnation")?;
-            (at + 1 < tail.len()).then_some((Part::Immutable, tail.len() - at))
-        }
+    let behind = |count: usize| segments.len() - count;
+    if let Some(immutable) = immutable(segments) {
+        return Some(immutable);
     }
+    match tail.as_slice() {
+        [.., "snapshot", offset, "parts"] => Some((behind(3), Part::StageParts((*offset).to_owned()))),
+        [.., "snapshot", "parts"] => Some((behind(2), Part::DiscardParts)),
+        [.., "snapshot", offset] => Some((behind(2), Part::Snapshot((*offset).to_owned()))),
+        [.., "snapshot"] => Some((behind(1), Part::BareSnapshot)),
+        [.., "retention", offset] => Some((behind(2), Part::Retention((*offset).to_owned()))),
+        _ => None,
+    }
+}
+
+/// `incarnation/<token>` and what is behind it.
+fn immutable(segments: &[String]) -> Option<(usize, Part)> {
+    let at = segments.iter().skip(1).position(|segment| segment == "incarnation")? + 1;
+    let (token, rest) = segments.get(at + 1..)?.split_first()?;
+    Some((at, Part::Immutable(token.clone(), rest.to_vec())))
 }
 
 /// Percent-decodes; `None` for a broken escape or bytes that are not UTF-8.

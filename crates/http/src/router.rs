@@ -11,7 +11,7 @@ use crate::options::HttpOptions;
 use crate::path::{self, Part, Target};
 use crate::service::Service;
 use crate::traffic::Traffic;
-use crate::{access, admin, append, cors, create, delete, drain, head, manage, read};
+use crate::{access, admin, append, cors, create, delete, drain, head, immutable, manage, read, retention, snapshot};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -87,6 +87,7 @@ fn routes<S: Service>(app: App<S>) -> Router {
         .route("/healthz", get(admin::health))
         .route("/readyz", get(admin::ready::<S>))
         .route("/metrics", get(admin::metrics::<S>))
+        .route("/__ursula/live", get(admin::live))
         .route("/v1/admin/status", get(admin::status::<S>))
         .merge(manage::routes())
         .method_not_allowed_fallback(async || Error::method_not_allowed("GET, HEAD"))
@@ -206,7 +207,7 @@ async fn fallback<S: Service>(State(app): State<App<S>>, request: Request) -> Re
     };
     // Everything that needs no body drops it before its answer is made, so that what is left of it can follow.
     let answer = stream(&app, encoded, &head, body).await;
-    answer.unwrap_or_else(IntoResponse::into_response)
+    answer.unwrap_or_else(|error| error.towards(&head.uri).into_response())
 }
 
 async fn stream<S: Service>(app: &App<S>, encoded: &str, head: &Parts, body: Body) -> Result<Response, Error> {
@@ -235,7 +236,7 @@ async fn serve<S: Service>(
 ) -> Result<Response, Error> {
     let path = match target {
         Target::Stream(path) => path,
-        Target::Part(_, part) => return Err(not_offered(part, &head.method)),
+        Target::Part(path, named) => return part(app, path, named, head, body).await,
     };
     match head.method {
         Method::GET => auth::guarded(app, authority, read::read(app, path, head)).await,
@@ -247,24 +248,39 @@ async fn serve<S: Service>(
     }
 }
 
-/// The answer to a request for a part of a stream that this server does not offer.
-fn not_offered(part: Part, method: &Method) -> Error {
-    let (what, methods) = match part {
-        Part::BareSnapshot => ("anything at a bare /snapshot", ""),
-        Part::Snapshot => ("snapshots yet", "PUT, GET, HEAD"),
-        Part::StageParts => ("snapshots yet", "POST"),
-        Part::DiscardParts => ("snapshots yet", "DELETE"),
-        Part::Retention => ("retention yet", "PUT"),
-        Part::Immutable => ("immutable reads yet", "GET, HEAD"),
-    };
-    if methods.split(", ").any(|served| served == method.as_str()) {
-        return Error::unsupported(what);
+/// Does a request for a part of the stream at `path`.
+async fn part<S: Service>(app: &App<S>, path: String, part: Part, head: &Parts, body: Body) -> Result<Response, Error> {
+    let method = &head.method;
+    match part {
+        Part::Snapshot(offset) if *method == Method::PUT => snapshot::publish(app, path, &offset, head, body).await,
+        Part::Snapshot(offset) if reads(method) => snapshot::read(app, path, &offset, head).await,
+        Part::StageParts(offset) if *method == Method::POST => snapshot::stage(app, path, &offset, head, body).await,
+        Part::DiscardParts if *method == Method::DELETE => snapshot::discard(app, path, head).await,
+        Part::Retention(offset) if *method == Method::PUT => retention::retain(app, path, &offset, head).await,
+        Part::Immutable(token, rest) if reads(method) => immutable::read(app, path, &token, &rest, head).await,
+        other => Err(not_served(&other, method)),
     }
-    if method == Method::PUT {
+}
+
+fn reads(method: &Method) -> bool {
+    *method == Method::GET || *method == Method::HEAD
+}
+
+/// The answer to a method that a part of a stream does not serve.
+fn not_served(part: &Part, method: &Method) -> Error {
+    let methods = match part {
+        Part::BareSnapshot => "",
+        Part::Snapshot(_) => "PUT, GET, HEAD",
+        Part::StageParts(_) => "POST",
+        Part::DiscardParts => "DELETE",
+        Part::Retention(_) => "PUT",
+        Part::Immutable(..) => "GET, HEAD",
+    };
+    if *method == Method::PUT {
         return Error::new(Code::InvalidStreamId, "a stream's path must not end in the name of a part of a stream");
     }
-    if part == Part::BareSnapshot {
-        return Error::unsupported(what).with_status(405).with(header::ALLOW, "");
+    if *part == Part::BareSnapshot {
+        return Error::unsupported("anything at a bare /snapshot").with_status(405).with(header::ALLOW, "");
     }
     Error::method_not_allowed(methods)
 }

@@ -1,12 +1,15 @@
 //! What a handler asks of the node.
 
-use highwater_base::{Incarnation, Millis};
+use bytes::Bytes;
+use highwater_base::{Incarnation, Millis, Offset};
 use highwater_control::View;
 use highwater_node::{
-    Admission, ControlAnswer, Durability, Handle, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer,
+    Admission, ControlAnswer, Durability, Handle, Identity, PartsCommit, ReadAnswer, ReadRequest, Status, Unavailable,
+    WriteAnswer,
 };
-use highwater_stream::{Head, Operation, Outcome, ProducerKey, Refusal};
+use highwater_stream::{Head, Operation, Outcome, ProducerKey, Refusal, SnapshotHead, SnapshotScope};
 use std::future::Future;
+use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -84,6 +87,53 @@ pub trait Service: Clone + Send + Sync + 'static {
     /// # Errors
     /// The group cannot answer now.
     fn head(&self, path: &str) -> impl Future<Output = Result<Result<Head, Refusal>, Unavailable>> + Send;
+
+    /// What a publish of a snapshot of this name is answered with before its bytes are looked at; nothing if they decide.
+    /// # Errors
+    /// The group cannot answer now. Nothing of the request is proposed.
+    fn check_publish(
+        &self,
+        path: &str,
+        incarnation: Option<Incarnation>,
+        named: SnapshotHead,
+    ) -> impl Future<Output = Result<Result<Option<Outcome>, Refusal>, Unavailable>> + Send;
+
+    /// Publishes a snapshot of staged parts.
+    /// # Errors
+    /// Whether it applied, the variants of [`Unavailable`] say.
+    fn commit_parts(
+        &self,
+        commit: PartsCommit,
+    ) -> impl Future<Output = Result<Result<WriteAnswer, Refusal>, Unavailable>> + Send;
+
+    /// Removes the staged parts of a stream.
+    /// # Errors
+    /// Whether it applied, the variants of [`Unavailable`] say.
+    fn discard_parts(
+        &self,
+        path: String,
+        incarnation: Option<Incarnation>,
+    ) -> impl Future<Output = Result<WriteAnswer, Unavailable>> + Send;
+
+    /// The latest snapshot, if it is the one at `offset`.
+    /// # Errors
+    /// The group cannot answer now.
+    fn snapshot(
+        &self,
+        path: &str,
+        incarnation: Option<Incarnation>,
+        offset: Offset,
+    ) -> impl Future<Output = Result<Result<SnapshotScope, Refusal>, Unavailable>> + Send;
+
+    /// Bytes of a part of a snapshot: at least one and at most those of `range`; none if the part is gone.
+    /// # Errors
+    /// The group cannot answer now, or its disk fails.
+    fn read_part(
+        &self,
+        path: &str,
+        object: u64,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Option<Bytes>, Unavailable>> + Send;
 
     /// Reads bytes, and waits for some at the tail if the request says so.
     /// # Errors
@@ -164,6 +214,36 @@ impl Service for Handle {
 
     async fn head(&self, path: &str) -> Result<Result<Head, Refusal>, Unavailable> {
         Self::head(self, path).await
+    }
+
+    async fn check_publish(
+        &self,
+        path: &str,
+        incarnation: Option<Incarnation>,
+        named: SnapshotHead,
+    ) -> Result<Result<Option<Outcome>, Refusal>, Unavailable> {
+        Self::check_publish(self, path, incarnation, named).await
+    }
+
+    async fn commit_parts(&self, commit: PartsCommit) -> Result<Result<WriteAnswer, Refusal>, Unavailable> {
+        Self::commit_parts(self, commit).await
+    }
+
+    async fn discard_parts(&self, path: String, incarnation: Option<Incarnation>) -> Result<WriteAnswer, Unavailable> {
+        Self::discard_parts(self, path, incarnation).await
+    }
+
+    async fn snapshot(
+        &self,
+        path: &str,
+        incarnation: Option<Incarnation>,
+        offset: Offset,
+    ) -> Result<Result<SnapshotScope, Refusal>, Unavailable> {
+        Self::snapshot(self, path, incarnation, offset).await
+    }
+
+    async fn read_part(&self, path: &str, object: u64, range: Range<u64>) -> Result<Option<Bytes>, Unavailable> {
+        Self::read_part(self, path, object, range).await
     }
 
     async fn read(&self, request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {

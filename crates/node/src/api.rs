@@ -45,8 +45,8 @@ pub struct ControlAnswer {
     pub durability: Durability,
 }
 
-/// Why a request got no answer from the stream's machine. Only [`Unavailable::OutcomeUnknown`] and
-/// [`Unavailable::Internal`] leave open whether a write applied; every other one proves that it did not.
+/// Why a request got no answer from the stream's machine. Only [`Unavailable::OutcomeUnknown`],
+/// [`Unavailable::SnapshotCommitInProgress`] and [`Unavailable::Internal`] leave open whether a write applied; every other one proves that it did not.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unavailable {
     /// This node does not lead the stream's group, or cannot confirm that it does.
@@ -54,6 +54,18 @@ pub enum Unavailable {
     NoLeader {
         /// The stream's group.
         group: u32,
+    },
+    /// Another node leads the stream's group: ask there.
+    #[error("node {leader} leads group {group}")]
+    LedElsewhere {
+        /// The stream's group.
+        group: u32,
+        /// The node that leads it.
+        leader: u64,
+        /// Its term.
+        term: u64,
+        /// Where that node is reached, such as `http://10.0.0.2:4437`.
+        url: String,
     },
     /// The write was proposed and its outcome was lost: it may have applied.
     #[error("the outcome of the write is unknown")]
@@ -91,6 +103,12 @@ pub enum Unavailable {
     /// The answers of reads in flight hold as many bytes as they may.
     #[error("the answers that wait for slow readers hold all the memory they may")]
     ReadBytesExhausted,
+    /// As many commits of snapshots read their parts as may.
+    #[error("as many snapshots are being committed as may be")]
+    SnapshotCommitsBusy,
+    /// A commit of this stream's snapshot is under way: whether it will be as asked for here, a repeat tells.
+    #[error("a snapshot of this stream is being committed")]
+    SnapshotCommitInProgress,
     /// Something failed that no one asked for.
     #[error("internal error: {0}")]
     Internal(String),
@@ -236,4 +254,6 @@ pub struct Status {
     pub disk_free_bytes: Option<u64>,
     /// What the scrub did, and what is known to be damaged.
     pub scrub: ScrubStatus,
+    /// Snapshots whose parts are being read and verified.
+    pub snapshot_commits: u64,
 }

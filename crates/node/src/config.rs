@@ -37,6 +37,11 @@ pub struct Config {
     pub read_bytes_held_max: u64,
     /// Milliseconds that a read waits for room among those before it is refused.
     pub read_room_wait_ms_max: u64,
+    /// Snapshots that may be committed at one time.
+    ///
+    /// Each reads up to a gibibyte from the disk in pieces of 8 MiB, so that four keep a disk busy and 32 MiB in memory.
+    /// Metric: `snapshot_commits`.
+    pub snapshot_commits_max: usize,
     /// The running system's boot id, recorded with the log so that a restart can say whether the machine went down
     /// too. Empty if it is not known.
     pub boot_id: String,
@@ -69,6 +74,7 @@ impl Config {
             live_reads_max: 16_384,
             read_bytes_held_max: 32 * limits::READ_BYTES_MAX,
             read_room_wait_ms_max: 5_000,
+            snapshot_commits_max: 4,
             boot_id: String::new(),
             store: highwater_store::Options::default(),
             compaction_bytes_per_second: 32 << 20,

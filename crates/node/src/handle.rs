@@ -19,7 +19,7 @@ const FETCH_INLINE_BYTES_MAX: u64 = 16 << 10;
 
 /// Times that a read is located anew because its bytes moved meanwhile; each time means that a whole checkpoint ended
 /// between locating and fetching.
-const RELOCATIONS_MAX: u32 = 16;
+pub(crate) const RELOCATIONS_MAX: u32 = 16;
 
 /// Bytes of a body that a request may hold in memory, until this is dropped.
 pub struct Admission {
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Admission {
 /// The front ends' way to a node. Cheap to clone. It outlives the node, and then refuses with `GroupRestarting`.
 #[derive(Clone)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     shard: Arc<Shard>,
 }
 
@@ -279,7 +279,7 @@ impl Handle {
         }
     }
 
-    fn send(&self, input: Input<Reply>) -> Result<(), Unavailable> {
+    pub(crate) fn send(&self, input: Input<Reply>) -> Result<(), Unavailable> {
         if self.shared.closing.load(Ordering::Relaxed) {
             return Err(Unavailable::GroupRestarting);
         }

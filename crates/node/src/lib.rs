@@ -11,6 +11,7 @@
 //! - [`json`]: where a read of a JSON stream begins and ends
 //! - `rooms`: memory for what reads answer
 //! - [`route`]: which group a stream belongs to
+//! - [`snapshot`]: snapshots, whose bytes pass through and are never whole in memory
 //! - [`shard`]: all groups of the node, without threads
 //! - [`cluster_file`], [`open`]: the data directory
 //! - [`storage`]: what is known of damage on disk
@@ -34,6 +35,7 @@ pub mod open;
 mod rooms;
 pub mod route;
 pub mod shard;
+pub mod snapshot;
 pub mod solo;
 pub mod storage;
 mod threads;
@@ -46,4 +48,5 @@ pub use config::Config;
 pub use handle::{Admission, Handle};
 pub use node::Node;
 pub use open::OpenError;
+pub use snapshot::{PartsCommit, SnapshotHasher};
 pub use storage::{ScrubPass, ScrubStatus, StorageFault};

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::handle::Handle;
 use crate::open::{OpenError, Opened, open};
 use crate::rooms::Rooms;
+use crate::snapshot::Commits;
 use crate::storage::Faults;
 use crate::threads::{Mail, Reply, ScrubOptions, Scrubber, Shard, Shared, checkpointer};
 use highwater_base::{Clock, Random};
@@ -62,6 +63,7 @@ impl Node {
             uncommitted_bytes: AtomicU64::new(0),
             uncommitted_bytes_max: config.uncommitted_bytes_effective(),
             live_reads: AtomicU64::new(0),
+            commits: Commits::new(config.snapshot_commits_max),
             log_full: AtomicBool::new(false),
             log_room: AtomicU64::new(u64::MAX),
             ready: AtomicBool::new(false),

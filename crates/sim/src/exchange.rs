@@ -120,8 +120,8 @@ impl World {
                 }
                 Answer::Read(Ok(Err(refusal))) => Reply::Read(wire::piece(Ok(Err(refusal)))),
                 Answer::Read(Err(unavailable)) => Reply::Read(wire::piece(Err(unavailable))),
-                // Nobody here changes keys or accounts, or copies a checkpoint.
-                Answer::Control(_) | Answer::Pin(_) => continue,
+                // Nobody here changes keys or accounts, copies a checkpoint, or reads a snapshot.
+                Answer::Control(_) | Answer::Pin(_) | Answer::Snapshot(_) | Answer::Located(_) => continue,
                 Answer::Early(answer) => match self.early(token, answer)? {
                     Some(reply) => reply,
                     None => continue,

@@ -246,6 +246,9 @@ fn unavailable_wire(unavailable: &Unavailable) -> Wire {
         Unavailable::ApplyStopped => Wire::refusal(503, "APPLY_STOPPED"),
         Unavailable::ReadBytesExhausted => Wire::refusal(503, "LIVE_READ_BACKPRESSURE").with("retry-after", 1),
         Unavailable::LiveReadsExhausted => Wire::refusal(429, "LIVE_READS_EXHAUSTED").with("retry-after", 1),
+        Unavailable::SnapshotCommitsBusy => again("SNAPSHOT_COMMITS_BUSY"),
+        Unavailable::SnapshotCommitInProgress => again("SNAPSHOT_COMMIT_IN_PROGRESS"),
+        Unavailable::LedElsewhere { url, .. } => Wire::refusal(307, "").with("location", url),
         Unavailable::StoredBytesDamaged(_) => Wire::refusal(500, "STORED_BYTES_DAMAGED"),
         Unavailable::Internal(_) => Wire::refusal(500, "INTERNAL"),
     }

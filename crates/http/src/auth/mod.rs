@@ -143,7 +143,7 @@ pub(crate) fn scopes(target: &Target, method: &Method) -> &'static [Scope] {
             Method::DELETE => &[Scope::Delete],
             _ => &[Scope::Read],
         },
-        Target::Part(_, Part::Snapshot | Part::BareSnapshot | Part::Immutable) if reads => &[Scope::Read],
+        Target::Part(_, Part::Snapshot(_) | Part::BareSnapshot | Part::Immutable(..)) if reads => &[Scope::Read],
         Target::Part(..) => &[Scope::Snapshot],
     }
 }

@@ -122,6 +122,13 @@ impl From<Unavailable> for Error {
             Unavailable::NoLeader { group } => {
                 return Self::new(Code::NoLeader, message).with(names::RAFT_GROUP, group);
             }
+            Unavailable::LedElsewhere { group, leader, term, url } => {
+                return Self::new(Code::NoLeader, message)
+                    .redirect(url)
+                    .with(names::RAFT_LEADER_ID, leader)
+                    .with(names::RAFT_GROUP, group)
+                    .with(names::RAFT_TERM, term);
+            }
             Unavailable::OutcomeUnknown { leadership_lost: true } => {
                 return Self::new(Code::OutcomeUnknown, message).with(header::RETRY_AFTER, 1);
             }
@@ -136,6 +143,8 @@ impl From<Unavailable> for Error {
             Unavailable::ReadBytesExhausted => Code::LiveReadBackpressure,
             Unavailable::LiveReadsExhausted => Code::LiveReadsExhausted,
             Unavailable::StoredBytesDamaged(_) => Code::StoredBytesDamaged,
+            Unavailable::SnapshotCommitsBusy => Code::SnapshotCommitsBusy,
+            Unavailable::SnapshotCommitInProgress => Code::SnapshotCommitInProgress,
             Unavailable::Internal(_) => Code::Internal,
         };
         Self::new(code, message)

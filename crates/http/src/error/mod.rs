@@ -9,7 +9,7 @@ pub use table::{Code, Row, TABLE};
 
 use crate::names;
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -21,13 +21,15 @@ pub struct Error {
     status: u16,
     message: Cow<'static, str>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// Where another server answers; the answer is a redirect to it then, and says nothing else.
+    elsewhere: Option<String>,
 }
 
 impl Error {
     /// `code`, with its status, its `Retry-After` and a sentence for the person who reads it.
     #[must_use]
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, status: code.row().status, message: message.into(), headers: Vec::new() }
+        Self { code, status: code.row().status, message: message.into(), headers: Vec::new(), elsewhere: None }
     }
 
     /// Adds a header. A value that HTTP cannot carry is left out: nothing rendered here holds one.
@@ -56,6 +58,19 @@ impl Error {
         Self::new(Code::Unsupported, format!("this server does not offer {what}; nothing was done"))
     }
 
+    /// The same request is answered at another server, of which this is the URL.
+    pub(crate) fn redirect(mut self, url: String) -> Self {
+        self.elsewhere = Some(url);
+        self
+    }
+
+    /// Names the request's target, which a redirect repeats.
+    pub(crate) fn towards(self, target: &Uri) -> Self {
+        let Some(url) = &self.elsewhere else { return self };
+        let location = format!("{url}{}", target.path_and_query().map_or("", |target| target.as_str()));
+        self.with(header::LOCATION, location).with_status(307)
+    }
+
     /// What refused the request.
     #[must_use]
     pub fn code(&self) -> Code {
@@ -68,6 +83,12 @@ impl IntoResponse for Error {
     ///
     /// Source: the stream contract, error body; DESIGN decision 15.
     fn into_response(self) -> Response {
+        if self.elsewhere.is_some() {
+            let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
+            response.headers_mut().insert(header::CACHE_CONTROL, names::NO_STORE);
+            response.headers_mut().extend(self.headers);
+            return response;
+        }
         let row = self.code.row();
         let body = serde_json::json!({ "error": { "code": row.name, "message": self.message } }).to_string();
         let mut response = Response::new(Body::from(body));

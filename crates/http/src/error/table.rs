@@ -51,8 +51,8 @@ codes! {
         "A query parameter is malformed, repeated, or does not go with another.",
         "Correct the parameter that the message names.";
     InvalidOffset "INVALID_OFFSET" 400 None, "",
-        "`offset` is empty, repeated, or not an offset.",
-        "Send `-1`, `now`, or an offset that an answer gave.";
+        "The offset in the query or in the path is empty, repeated, or not an offset.",
+        "Send an offset that an answer gave; in a read's query also `-1` or `now`.";
     InvalidStreamId "INVALID_STREAM_ID" 400 None, "",
         "The path cannot name a stream: an empty, `.` or `..` segment, a control character, a reserved first segment or tail, or too many bytes.",
         "Choose another path.";
@@ -71,6 +71,18 @@ codes! {
     InvalidJson "INVALID_JSON" 400 None, "",
         "The body is not JSON, and the stream is.",
         "Send one JSON text, or an array of messages.";
+    InvalidResource "INVALID_RESOURCE" 400 None, "",
+        "The token or the offset in an immutable path is not spelled as the server spells it.",
+        "Use the token and the 20 digits that an answer gave.";
+    QueryNotAccepted "QUERY_NOT_ACCEPTED" 400 None, "",
+        "An immutable path came with a query; a cache would take each one for another resource.",
+        "Leave the query out.";
+    InvalidSnapshot "INVALID_SNAPSHOT" 400 None, "",
+        "A part without a byte.",
+        "Stage parts that hold something.";
+    InvalidPartsCommit "INVALID_PARTS_COMMIT" 400 None, "",
+        "A commit of parts whose headers or list are malformed: 1 to 4,096 distinct ids, each followed by one line feed, as many as `Stream-Snapshot-Parts` says, and `Stream-Snapshot-Digest`.",
+        "Correct what the message names.";
     UnknownPart "UNKNOWN_PART" 400 None, "`Stream-Incarnation`",
         "A snapshot names a part twice, or one that is not staged: it was never, was discarded or taken, or waited for more than a day.",
         "Stage it again.";
@@ -187,6 +199,9 @@ codes! {
     SnapshotTooLarge "SNAPSHOT_TOO_LARGE" 413 None, "`Ursula-Max-Snapshot-Bytes`",
         "The snapshot is larger than one may be.",
         "Publish a smaller one.";
+    RangeNotSatisfiable "RANGE_NOT_SATISFIABLE" 416 None, "`Content-Range` (the length), `Stream-Incarnation`",
+        "The range lies beyond the end of the snapshot.",
+        "Ask for bytes that it has.";
     OffsetOutOfRange "OFFSET_OUT_OF_RANGE" 416 None, "`Stream-Next-Offset` (the end), `Stream-Incarnation`",
         "The offset lies beyond the end of the stream.",
         "Go on from an offset that an answer gave.";
@@ -241,6 +256,15 @@ codes! {
     LiveReadBackpressure "LIVE_READ_BACKPRESSURE" 503 Some(1), "",
         "The answers that wait for slow readers hold all the memory they may.",
         "Ask again later.";
+    JsonBoundaryUnverified "JSON_BOUNDARY_UNVERIFIED" 503 Some(1), "",
+        "Whether the offset lies between two JSON messages could not be told. Nothing was proposed.",
+        "Send it again.";
+    SnapshotCommitsBusy "SNAPSHOT_COMMITS_BUSY" 503 Some(1), "",
+        "As many snapshots are being committed as may be. Nothing was proposed.",
+        "Send it again.";
+    SnapshotCommitInProgress "SNAPSHOT_COMMIT_IN_PROGRESS" 503 Some(1), "",
+        "A commit of this stream's parts is under way. It may be an earlier attempt of this one.",
+        "Repeat it until it is answered otherwise.";
     OutcomeUnknown "OUTCOME_UNKNOWN" 503 None, "`Retry-After: 1` where leadership was lost",
         "The write was proposed and its answer was lost: it may have applied, or may still.",
         "Repeat the same keyed write; its receipt tells.";

@@ -66,22 +66,29 @@ fn what_cannot_name_a_stream_is_refused() {
 
 #[test]
 fn tails_of_sub_resources_are_never_streams() {
-    for (encoded, stream, part) in [
+    let text = str::to_owned;
+    let immutable = |rest: &[&str]| Part::Immutable(text("7"), rest.iter().map(|s| text(s)).collect());
+    for (encoded, path, part) in [
         ("a/snapshot", "a", Part::BareSnapshot),
         ("a/b/snapshot", "a/b", Part::BareSnapshot),
-        ("a/snapshot/5", "a", Part::Snapshot),
-        ("a/snapshot/x", "a", Part::Snapshot),
-        ("a/snapshot/5/parts", "a", Part::StageParts),
+        ("a/snapshot/5", "a", Part::Snapshot(text("5"))),
+        ("a/b/snapshot/x", "a/b", Part::Snapshot(text("x"))),
+        ("a/snapshot/5/parts", "a", Part::StageParts(text("5"))),
         ("a/snapshot/parts", "a", Part::DiscardParts),
-        ("a/b/retention/00000000000000000005", "a/b", Part::Retention),
-        ("a/incarnation/7/chunk/0", "a", Part::Immutable),
-        ("a/b/incarnation/7/anything", "a/b", Part::Immutable),
+        ("a/b/retention/00000000000000000005", "a/b", Part::Retention(text("00000000000000000005"))),
+        ("a/incarnation/7", "a", immutable(&[])),
+        ("a/incarnation/7/chunk/0", "a", immutable(&["chunk", "0"])),
+        ("a/incarnation/7/snapshot/0", "a", immutable(&["snapshot", "0"])),
+        ("a/b/incarnation/7/anything", "a/b", immutable(&["anything"])),
         ("a/%73napshot", "a", Part::BareSnapshot),
     ] {
         let target = parse(encoded).expect("a part");
-        assert_eq!(target, Target::Part(stream.to_owned(), part), "{encoded:?}");
-        assert_eq!(target.stream(), stream, "the stream is what a key is judged by");
+        assert_eq!(target, Target::Part(text(path), part), "{encoded:?}");
+        assert_eq!(target.stream(), path, "the stream is what a key is judged by");
     }
+    let longest = "x".repeat(PATH_BYTES_MAX);
+    assert!(parse(&format!("{longest}/snapshot/5/parts")).is_ok(), "a stream's path is as long as it may be");
+    assert!(parse(&format!("x{longest}/snapshot/5/parts")).is_err());
 }
 
 proptest! {

@@ -1,16 +1,20 @@
 //! A node in memory: the real machine of streams, bytes in a map, and faults on demand.
 
 use bytes::Bytes;
-use highwater_base::{Digest, Incarnation, Millis};
+use highwater_base::{Digest, Incarnation, Millis, Offset};
 use highwater_control::View;
 use highwater_http::Service;
 use highwater_node::{
-    ControlAnswer, Durability, GroupState, GroupStatus, Identity, ReadAnswer, ReadRequest, Status, Unavailable,
-    WriteAnswer,
+    ControlAnswer, Durability, GroupState, GroupStatus, Identity, PartsCommit, ReadAnswer, ReadRequest, SnapshotHasher,
+    Status, Unavailable, WriteAnswer,
 };
 use highwater_stream::machine::Options;
-use highwater_stream::{Command, Effect, Head, Machine, Operation, Outcome, ProducerKey, ReadScope, Refusal};
+use highwater_stream::{
+    Command, Effect, Head, Machine, Operation, Outcome, ProducerKey, PublishSnapshot, ReadScope, Refusal, SnapshotHead,
+    SnapshotScope, SnapshotSource,
+};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -24,6 +28,11 @@ pub enum Stage {
     Write,
     Head,
     Read,
+    Publish,
+    Commit,
+    Discard,
+    Snapshot,
+    Part,
 }
 
 #[derive(Clone)]
@@ -220,6 +229,7 @@ impl Service for Fake {
             read_bytes_held: 0,
             disk_free_bytes: Some(1 << 30),
             scrub: highwater_node::ScrubStatus::default(),
+            snapshot_commits: 0,
         }
     }
 
@@ -299,6 +309,58 @@ impl Service for Fake {
         Ok(WriteAnswer { result, durability: Durability { synced: 1, of: 1 } })
     }
 
+    async fn check_publish(
+        &self,
+        path: &str,
+        incarnation: Option<Incarnation>,
+        named: SnapshotHead,
+    ) -> Result<Result<Option<Outcome>, Refusal>, Unavailable> {
+        self.enter(Stage::Publish).map(|state| state.machine.check_publish(path, state.now, incarnation, named))
+    }
+
+    async fn commit_parts(&self, commit: PartsCommit) -> Result<Result<WriteAnswer, Refusal>, Unavailable> {
+        let digest_matches = {
+            let state = self.enter(Stage::Commit)?;
+            let parts = state.machine.check_parts(&commit.path, state.now, commit.incarnation, &commit.parts);
+            let parts = match parts {
+                Ok(parts) => parts,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            let mut hasher = SnapshotHasher::new(&commit.content_type);
+            parts.iter().for_each(|part| hasher.update(&state.bytes[&part.object]));
+            hasher.finish() == commit.head.digest
+        };
+        let publish = PublishSnapshot {
+            incarnation: commit.incarnation,
+            offset: commit.head.offset,
+            digest: commit.head.digest,
+            digest_matches,
+            content_type: commit.content_type,
+            source: SnapshotSource::Parts(commit.parts),
+        };
+        self.write(commit.path, Operation::PublishSnapshot(publish), ()).await.map(Ok)
+    }
+
+    async fn discard_parts(&self, path: String, incarnation: Option<Incarnation>) -> Result<WriteAnswer, Unavailable> {
+        drop(self.enter(Stage::Discard)?);
+        self.write(path, Operation::DiscardParts { incarnation }, ()).await
+    }
+
+    async fn snapshot(
+        &self,
+        path: &str,
+        incarnation: Option<Incarnation>,
+        offset: Offset,
+    ) -> Result<Result<SnapshotScope, Refusal>, Unavailable> {
+        self.enter(Stage::Snapshot).map(|state| state.machine.check_snapshot(path, state.now, incarnation, offset))
+    }
+
+    async fn read_part(&self, _path: &str, object: u64, range: Range<u64>) -> Result<Option<Bytes>, Unavailable> {
+        let state = self.enter(Stage::Part)?;
+        let bytes = state.bytes.get(&object).map(|bytes| &bytes[range.start as usize..range.end as usize]);
+        Ok(bytes.map(Bytes::copy_from_slice))
+    }
+
     async fn head(&self, path: &str) -> Result<Result<Head, Refusal>, Unavailable> {
         self.enter(Stage::Head).map(|state| state.machine.head(path, state.now))
     }
@@ -329,4 +391,10 @@ impl Service for Fake {
 /// The spelling of a body's digest.
 pub fn digest(body: &[u8]) -> String {
     Digest::of(body).to_string()
+}
+
+/// The spelling of a snapshot's digest.
+pub fn snapshot_digest(content_type: &str, body: &[u8]) -> String {
+    let length = (content_type.len() as u64).to_le_bytes();
+    Digest::of(&[&length[..], content_type.as_bytes(), body].concat()).to_string()
 }

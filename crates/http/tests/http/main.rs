@@ -15,6 +15,7 @@ mod operations;
 mod order;
 mod random;
 mod reads;
+mod snapshots;
 mod sse;
 mod wire;
 mod writes;

@@ -30,7 +30,7 @@ fn every_head_names_the_server_whatever_else_it_says() {
         (PATH, &[("stream-incarnation", "x")], 400),
         (PATH, &[("stream-incarnation", "7")], 412),
         ("/v1/stream/a/snapshot", &[], 405),
-        ("/v1/stream/a/snapshot/3", &[], 400),
+        ("/v1/stream/a/snapshot/3", &[], 404),
     ] {
         let answer = server.ask("HEAD", path, headers, b"");
         assert_eq!(answer.status, status, "{path}");

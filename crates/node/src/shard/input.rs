@@ -1,5 +1,6 @@
 //! What goes into a shard's core and what comes out of it.
 
+use super::snapshot::{ObjectLocated, SnapshotAnswer, SnapshotQuestion};
 use crate::api::{ControlAnswer, ReadAnswer, ReadRequest, Unavailable, WriteAnswer};
 use bytes::Bytes;
 use highwater_base::{GroupId, Incarnation, Millis, Offset, OwnerId};
@@ -7,6 +8,7 @@ use highwater_consensus::entry::ENTRY_HEADER_BYTES;
 use highwater_store::{Checkpoint, CheckpointDone, CheckpointError, Pin, ReadError, ReadPlan, Reclaim, StoreReader};
 use highwater_stream::{Command, Head, Operation, Outcome, ProducerKey, Refusal};
 use highwater_wal::{AppendError, Frame, Location};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The moment of an input.
@@ -120,6 +122,24 @@ pub enum Input<T> {
         /// The write's key.
         key: ProducerKey,
     },
+    /// A question about a snapshot; answered with [`Answer::Snapshot`].
+    Snapshot {
+        /// Who waits.
+        token: T,
+        /// What is asked.
+        question: SnapshotQuestion,
+    },
+    /// Where bytes of a snapshot's part lie; answered with [`Answer::Located`].
+    Locate {
+        /// Who waits.
+        token: T,
+        /// The stream, which decides the group.
+        path: String,
+        /// The part's object.
+        object: u64,
+        /// Which bytes of it.
+        range: Range<u64>,
+    },
     /// The log's word on the frames of the one [`Output::Append`] under way.
     Appended(Result<Vec<Location>, AppendError>),
     /// A checkpoint's end.
@@ -175,6 +195,10 @@ pub enum Answer {
     Head(Result<Result<Head, Refusal>, Unavailable>),
     /// To a read: where the bytes are.
     Read(Result<Result<ReadLocated, Refusal>, Unavailable>),
+    /// To a question about a snapshot.
+    Snapshot(Result<Result<SnapshotAnswer, Refusal>, Unavailable>),
+    /// Where bytes of a part lie.
+    Located(Result<ObjectLocated, Unavailable>),
     /// To an early answer.
     Early(Result<Option<Result<Outcome, Refusal>>, Unavailable>),
     /// To one who wants to copy a group: its checkpoint.

@@ -116,11 +116,11 @@ fn keep(
                 store.append(object, start.0, location, within);
             }
             Effect::Removed { object } | Effect::PartRemoved { object } => store.remove(object),
+            Effect::Retained { object, offset } => store.release_front(object, offset.0),
             Effect::Created { .. }
             | Effect::Append { .. }
             | Effect::Part { .. }
             | Effect::Published { .. }
-            | Effect::Retained { .. }
             | Effect::Touched { .. }
             | Effect::HistoryBegun
             | Effect::Led => {}

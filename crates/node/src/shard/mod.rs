@@ -13,10 +13,12 @@ mod machine;
 mod read;
 mod recover;
 mod scrub;
+mod snapshot;
 mod wait;
 
 pub use input::{Answer, Input, Now, Output, Place, Proposal, ReadLocated, Token};
 pub use recover::{Recovery, bootstrap};
+pub use snapshot::{ObjectLocated, SnapshotAbout, SnapshotAnswer, SnapshotQuestion};
 
 use crate::api::{GroupState, GroupStatus, ReadRequest, Unavailable};
 use crate::route::group_of;
@@ -147,6 +149,17 @@ impl<T: Token> ShardCore<T> {
             Input::Read { token, request } => self.read(token, request, now, out),
             Input::Early { token, path, incarnation, key } => {
                 self.ask(ReadAsked { token, question: Question::Early { path, incarnation, key } }, out);
+            }
+            Input::Snapshot { token, question } => {
+                self.ask(ReadAsked { token, question: Question::Snapshot(question) }, out);
+            }
+            Input::Locate { token, path, object, range } => {
+                let id = group_of(&path, self.groups());
+                let answer = match self.serving(id.0) {
+                    Ok(group) => group.locate_object(object, range),
+                    Err(why) => Answer::Located(Err(why)),
+                };
+                out.push(Output::Answer(token, answer));
             }
             Input::Appended(result) => self.appended(result, now, out),
             Input::Checkpointed { group, result } => {
@@ -309,6 +322,7 @@ impl<T: Token> ShardCore<T> {
         let path = match &asked.question {
             Question::Head { path, .. } | Question::Early { path, .. } => path,
             Question::Read(request) => &request.path,
+            Question::Snapshot(question) => &question.path,
         };
         let id = group_of(path, self.groups());
         match self.serving(id.0) {

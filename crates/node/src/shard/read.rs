@@ -6,6 +6,7 @@
 
 use super::group::GroupCore;
 use super::input::{Answer, Now, Output, ReadLocated};
+use super::snapshot::SnapshotQuestion;
 use super::wait::Waiter;
 use crate::api::{ReadRequest, Unavailable};
 use highwater_base::{Incarnation, Millis, Offset, limits};
@@ -18,6 +19,7 @@ pub(super) enum Question {
     Head { path: String, at: Millis },
     Read(ReadRequest),
     Early { path: String, incarnation: Incarnation, key: ProducerKey },
+    Snapshot(SnapshotQuestion),
 }
 
 /// A question and who waits for its answer.
@@ -32,6 +34,7 @@ impl<T> ReadAsked<T> {
             Question::Head { .. } => Answer::Head(Err(why)),
             Question::Read(_) => Answer::Read(Err(why)),
             Question::Early { .. } => Answer::Early(Err(why)),
+            Question::Snapshot(_) => Answer::Snapshot(Err(why)),
         };
         Output::Answer(self.token, answer)
     }
@@ -113,6 +116,7 @@ impl<T> GroupCore<T> {
                 Question::Early { path, incarnation, key } => {
                     Answer::Early(Ok(streams.early(&path, now.wall, incarnation, &key)))
                 }
+                Question::Snapshot(question) => Answer::Snapshot(Ok(self.snapshot(&question, now.wall))),
                 Question::Read(request) => match self.evaluate(request, now.wall) {
                     Evaluated::Answer(answer) => answer,
                     Evaluated::Wait(_, _) if *room == 0 => Answer::Read(Err(Unavailable::LiveReadsExhausted)),

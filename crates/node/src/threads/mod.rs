@@ -19,6 +19,7 @@ pub(crate) use shard::Shard;
 use crate::api::{GroupStatus, Identity, Status};
 use crate::rooms::Rooms;
 use crate::shard::{Input, ShardCore};
+use crate::snapshot::Commits;
 use crate::storage::Faults;
 use highwater_base::{Clock, Random};
 use highwater_control::View;
@@ -75,6 +76,7 @@ pub(crate) struct Shared {
     pub uncommitted_bytes: AtomicU64,
     pub uncommitted_bytes_max: u64,
     pub live_reads: AtomicU64,
+    pub commits: Arc<Commits>,
     pub log_full: AtomicBool,
     /// Bytes of the largest write that the log has room for.
     pub log_room: AtomicU64,
@@ -131,6 +133,7 @@ impl Shared {
             read_bytes_held: self.rooms.held(),
             disk_free_bytes: self.disk.free_bytes(&self.data).ok(),
             scrub: self.storage.status(),
+            snapshot_commits: self.commits.running(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::api::{ControlAnswer, Unavailable, WriteAnswer};
 use crate::handle::Admission;
-use crate::shard::{Answer, ReadLocated, Token};
+use crate::shard::{Answer, ObjectLocated, ReadLocated, SnapshotAnswer, Token};
 use highwater_store::Pin;
 use highwater_stream::{Head, Outcome, Refusal};
 use tokio::sync::oneshot::Sender;
@@ -15,6 +15,8 @@ pub(crate) enum Reply {
     Read(Sender<Result<Result<ReadLocated, Refusal>, Unavailable>>),
     Early(Sender<Result<Option<Result<Outcome, Refusal>>, Unavailable>>),
     Pin(Sender<Result<Pin, Unavailable>>),
+    Snapshot(Sender<Result<Result<SnapshotAnswer, Refusal>, Unavailable>>),
+    Located(Sender<Result<ObjectLocated, Unavailable>>),
 }
 
 impl Reply {
@@ -30,6 +32,8 @@ impl Reply {
             (Self::Read(sender), Answer::Read(answer)) => sender.send(answer).is_err(),
             (Self::Early(sender), Answer::Early(answer)) => sender.send(answer).is_err(),
             (Self::Pin(sender), Answer::Pin(answer)) => sender.send(answer).is_err(),
+            (Self::Snapshot(sender), Answer::Snapshot(answer)) => sender.send(answer).is_err(),
+            (Self::Located(sender), Answer::Located(answer)) => sender.send(answer).is_err(),
             // The core answers a question in its own kind.
             _ => unreachable!("an answer of another kind than its question"),
         };
@@ -48,6 +52,8 @@ impl Token for Reply {
             Self::Read(sender) => sender.is_closed(),
             Self::Early(sender) => sender.is_closed(),
             Self::Pin(sender) => sender.is_closed(),
+            Self::Snapshot(sender) => sender.is_closed(),
+            Self::Located(sender) => sender.is_closed(),
         }
     }
 }

@@ -3,12 +3,15 @@
 import { spawn } from "node:child_process"
 import { once } from "node:events"
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs"
+import http from "node:http"
+import https from "node:https"
 import { createServer } from "node:net"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url))
-const TARGET = process.env.CARGO_TARGET_DIR ?? join(ROOT, "target")
+/** Where cargo builds. */
+export const TARGET = process.env.CARGO_TARGET_DIR ?? join(ROOT, "target")
 
 /** The program under test, as cargo built it. */
 export const HIGHWATER = join(TARGET, "debug", "highwater")
@@ -51,19 +54,19 @@ async function freePort() {
 
 /** `highwater serve` on a port and a directory that it keeps through every restart. */
 export class Server {
-  /** A server that is ready. `options` are further words of its command line. */
-  static async start(options = []) {
-    const server = new Server(await freePort(), options)
+  /** A server that is ready. `options` are further words of its command line, `scheme` is `https` if they bring TLS. */
+  static async start(options = [], scheme = "http") {
+    const server = new Server(await freePort(), options, scheme)
     await server.restart()
     return server
   }
 
-  constructor(port, options) {
+  constructor(port, options, scheme) {
     this.folder = mkdtempSync(join(TARGET, "interop-"))
     this.data = join(this.folder, "data")
     this.logPath = join(this.folder, "server.log")
     this.port = port
-    this.baseUrl = `http://127.0.0.1:${port}`
+    this.baseUrl = `${scheme}://127.0.0.1:${port}`
     this.options = options
     this.forget = atExit(() => this.destroy())
   }
@@ -86,13 +89,24 @@ export class Server {
     this.process.once("error", (error) => (failure = error))
     const deadline = Date.now() + PATIENCE_MS
     while (Date.now() < deadline && failure === undefined && this.process.exitCode === null) {
-      const answer = await fetch(`${this.baseUrl}/readyz`).catch(() => undefined)
-      if (answer?.ok) {
+      if (await this.#isReady()) {
         return
       }
       await sleep(50)
     }
     throw new Error(`the server did not become ready: ${failure ?? ""}\n${this.log}`)
+  }
+
+  /** Whether it says so; that it is itself is not checked here. */
+  #isReady() {
+    const get = this.baseUrl.startsWith("https") ? https.get : http.get
+    return new Promise((resolve) => {
+      const request = get(`${this.baseUrl}/readyz`, { rejectUnauthorized: false, agent: false }, (answer) => {
+        answer.resume()
+        resolve(answer.statusCode === 200)
+      })
+      request.on("error", () => resolve(false))
+    })
   }
 
   /** Ends it with a signal and waits until it has ended. */

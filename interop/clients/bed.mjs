@@ -72,3 +72,22 @@ export function assertNumbers(read, count) {
   assert.equal(wrong, -1, `message ${wrong} of ${read.length} is ${JSON.stringify(read[wrong])}`)
   assert.equal(read.length, count, `${read.length} messages of ${count} are there`)
 }
+
+/** What a client sends to use a key. */
+export const bearer = (key) => ({ authorization: `Bearer ${key}` })
+
+/** Closes an open server with its first key, and manages further ones with it. */
+export async function administrator(server) {
+  const ask = async (method, path, key, body) => {
+    const headers = { "content-type": "application/json", ...(key === undefined ? {} : bearer(key)) }
+    const answer = await fetch(`${server.baseUrl}${path}`, { method, headers, body: body && JSON.stringify(body) })
+    assert.ok(answer.ok, `${method} ${path}: ${answer.status} ${await answer.clone().text()}`)
+    return answer.json()
+  }
+  const { key } = await ask("POST", "/v1/keys", undefined, { scopes: ["admin"] })
+  return {
+    key,
+    make: (settings) => ask("POST", "/v1/keys", key, settings),
+    revoke: (id) => ask("DELETE", `/v1/keys/${id}`, key),
+  }
+}

@@ -65,11 +65,15 @@ test("a restarted producer that claims takes the stream over, and the one before
   assert.deepEqual(await readAll(json), [1, 2, 3])
 })
 
+// The protocol answers 400 to a new epoch that does not begin with its first number, and the client gives up at that. Of
+// five batches in flight a later one may arrive first, so the first of an epoch is sent alone.
 test("a producer that goes up by an epoch of its own goes on", async () => {
   const json = await create(server, "producer/epochs", "application/json")
   const { made, errors } = producer(json, "writer")
   for (const round of [0, 10, 20]) {
-    numbers(round, 10).forEach((number) => made.append(number))
+    made.append(String(round))
+    await made.flush()
+    numbers(round + 1, 9).forEach((number) => made.append(number))
     await made.restart()
   }
   assert.deepEqual(errors, [])

@@ -7,28 +7,31 @@ import { createInterface } from "node:readline"
 import { test } from "node:test"
 import { fileURLToPath } from "node:url"
 import { PYTHON, Server, atExit } from "../server.mjs"
+import { administrator } from "./bed.mjs"
 
-test("the Python client works through a restart of the server", async () => {
-  const server = await Server.start()
+test("the Python client works, with a key and without, and through a restart of the server", async () => {
+  const [server, keyed] = [await Server.start(), await Server.start()]
   const program = fileURLToPath(new URL("python_client.py", import.meta.url))
   const python = spawn(PYTHON, ["-B", program, server.baseUrl], { stdio: "pipe" })
   const forget = atExit(() => python.kill("SIGKILL"))
+  const answers = {
+    restart: async () => {
+      await server.end("SIGKILL")
+      await server.restart()
+      return "restarted"
+    },
+    keyed: async () => `${keyed.baseUrl} ${(await administrator(keyed)).key}`,
+  }
   try {
     let said = ""
     python.stderr.on("data", (text) => (said += text))
-    createInterface(python.stdout).on("line", async (line) => {
-      if (line === "restart") {
-        await server.end("SIGKILL")
-        await server.restart()
-        python.stdin.write("restarted\n")
-      }
-    })
+    createInterface(python.stdout).on("line", async (line) => python.stdin.write(`${await answers[line]()}\n`))
     const [status] = await once(python, "close")
     assert.equal(status, 0, said)
     assert.match(said, /Ran \d+ tests/)
   } finally {
     forget()
     python.kill("SIGKILL")
-    await server.finish()
+    await Promise.all([server.finish(), keyed.finish()])
   }
 })

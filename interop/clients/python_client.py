@@ -1,7 +1,7 @@
 """PyPI durable-streams: create, append, read, resume and wait, blocking and not, through a restart of the server.
 
 The first argument is the server's URL. A line `restart` on standard output asks for a restart, and the answer on
-standard input tells that it has happened.
+standard input tells that it has happened; to `keyed`, the answer is the URL of another server and a key of it.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ def url(path: str) -> str:
     return f"{BASE}/v1/stream/python/{path}"
 
 
-def restart_server() -> None:
-    print("restart", flush=True)
-    assert sys.stdin.readline() == "restarted\n"
+def ask_for(what: str) -> str:
+    print(what, flush=True)
+    return sys.stdin.readline().strip()
 
 
 def try_again(_: Exception) -> dict:
@@ -135,6 +135,19 @@ class Blocking(unittest.TestCase):
                 self.assertEqual(got, list(range(20)))
 
 
+class Keyed(unittest.TestCase):
+    def test_a_server_with_keys_serves_who_has_one(self) -> None:
+        base, key = ask_for("keyed").split()
+        address, headers = f"{base}/v1/stream/python/keyed", {"authorization": lambda: f"Bearer {key}"}
+        handle = DurableStream.create(address, content_type=JSON, headers=headers)
+        handle.append({"n": 1})
+        with handle.stream(live=False) as response:
+            self.assertEqual(response.read_json(), [{"n": 1}])
+        with self.assertRaises(DurableStreamError) as caught:
+            stream(address, live=False)
+        self.assertEqual(caught.exception.status, 401)
+
+
 class Waiting(unittest.IsolatedAsyncioTestCase):
     async def test_an_asynchronous_reader_follows_a_writer(self) -> None:
         handle = await AsyncDurableStream.create(url("asynchronous"), content_type=JSON)
@@ -170,7 +183,7 @@ class Restart(unittest.TestCase):
 
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
-        restart_server()
+        self.assertEqual(ask_for("restart"), "restarted")
         handle = DurableStream.connect(url("restart"))
         for number in range(10, 20):
             handle.append(number)

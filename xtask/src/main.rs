@@ -17,7 +17,7 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   demo    a Django project's database is replicated, lost and restored
-  test    the gate: format, lints, tests, end to end, the published suite, docs, benchmark smoke
+  test    the gate: format, lints, tests, end to end, published suite and clients, docs, benchmarks
   suite   the published conformance suite; a pattern selects tests by name, --prune takes passing ones off the list
   clients the programs on published clients, all or those whose names contain a word
   fix     format and apply the lints' suggestions

@@ -218,9 +218,39 @@ fn certificates(pem: &[u8]) -> Vec<Certificate<'static>> {
 
 /// The cause in plain words, down to the system's.
 fn describe(error: &ureq::Error) -> String {
-    match error {
+    let said = match error {
         ureq::Error::Io(error) => error.to_string(),
         ureq::Error::Timeout(ureq::Timeout::Resolve) => "the host's name was not resolved in time".to_owned(),
         error => error.to_string(),
+    };
+    match certificate_advice(&said) {
+        Some(advice) => format!("{said}: {advice}"),
+        None => said,
+    }
+}
+
+/// What to do about the two refusals of a certificate that everybody meets who makes the first one by hand, and whose
+/// names in the TLS library say too little.
+fn certificate_advice(said: &str) -> Option<&'static str> {
+    let (_, reason) = said.split_once("invalid peer certificate: ")?;
+    if reason.contains("CaUsedAsEndEntity") {
+        Some("it is made for an authority, not for a server; make it with basicConstraints=critical,CA:FALSE")
+    } else if reason.contains("UnknownIssuer") {
+        Some("no authority that is trusted here issued it; HIGHWATER_CA_FILE names a file with further ones")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::certificate_advice;
+
+    #[test]
+    fn a_certificate_that_is_refused_comes_with_what_to_do() {
+        let own = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
+        assert!(certificate_advice(own).is_some_and(|advice| advice.contains("CA:FALSE")));
+        assert!(certificate_advice("invalid peer certificate: certificate expired").is_none(), "it says enough");
+        assert!(certificate_advice("Connection refused (os error 111)").is_none());
     }
 }

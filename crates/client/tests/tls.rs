@@ -71,6 +71,7 @@ fn a_root_of_ones_own_is_trusted_when_it_is_named() {
         (0, &Outcome::Unknown),
         "nothing is said to a server nobody vouches for"
     );
+    assert!(unknown.message.contains("HIGHWATER_CA_FILE"), "{} does not say what to do", unknown.message);
 }
 
 #[test]

@@ -50,7 +50,9 @@ fn done<T>(stream: &Stream, answer: Answer<T>) -> Result<T> {
             Err(exit::with(Status::Failed, format!("{url}: answered with a redirect, which is not followed")))
         }
         Outcome::Unknown if answer.status == 0 => {
-            Err(exit::with(Status::Later, format!("{url}: no answer ({said}); is the server running?")))
+            // A certificate comes from something that runs.
+            let advice = if said.contains("certificate") { "" } else { "; is the server running?" };
+            Err(exit::with(Status::Later, format!("{url}: no answer ({said}){advice}")))
         }
         Outcome::Unknown => Err(exit::with(Status::Later, format!("{url}: {said}; whether it was done is not known"))),
     }

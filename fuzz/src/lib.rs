@@ -20,6 +20,7 @@ use highwater_client::headers::Headers;
 use highwater_client::{WriteKind, classify};
 use highwater_consensus::{Base, Entry, HardState, Message};
 use highwater_disk::{Disk as _, OpenMode, SimDisk};
+use highwater_node::backup::Manifest;
 use highwater_node::cluster_file::ClusterFile;
 use highwater_sqlite::batch::{Sink, StreamReader};
 use highwater_sqlite::meta::{Meta, MetaFile};
@@ -51,6 +52,16 @@ pub fn wal_segment(data: &[u8]) {
     let options = WalOptions { segment_bytes: 64 << 10, log_bytes_max: 1 << 20, ..WalOptions::default() };
     if let Ok((_, recovered)) = Log::open(Arc::new(disk), Path::new("/wal"), options) {
         drop(recovered.replay(|_| true, |_| Ok::<(), ()>(())));
+    }
+}
+
+/// A backup's manifest; whatever it says, no path in it leads out of the folder.
+pub fn backup_manifest(data: &[u8]) {
+    if let Ok(manifest) = Manifest::decode(Bytes::copy_from_slice(data), Path::new("/backup/manifest")) {
+        let leads_out =
+            |path: &str| path.starts_with('/') || path.split('/').any(|part| part == ".." || part.is_empty());
+        assert!(!manifest.files.iter().any(|file| leads_out(&file.path)), "a path leads out of the backup");
+        assert_eq!(manifest.encode(), data, "one manifest has one spelling");
     }
 }
 

@@ -34,6 +34,56 @@ pub enum Tool {
     /// Bind, watch, restore and check an SQLite database
     #[command(subcommand)]
     Db(DbCommand),
+    /// Take a backup of a server, running or stopped, or check one
+    #[command(args_conflicts_with_subcommands = true)]
+    Backup(BackupArguments),
+    /// Put a backup into an empty data directory
+    ///
+    /// The directory is marked as restored: when a server starts on it, every stream gets a new history, so that whoever
+    /// had written more than the backup holds learns of it.
+    Restore {
+        /// The backup's folder
+        backup: PathBuf,
+        /// The data directory; empty, or made
+        #[arg(long)]
+        data: PathBuf,
+        /// Print what was restored as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What a backup is taken of, and where it goes.
+#[derive(Debug, Args)]
+pub struct BackupArguments {
+    /// Something else than taking one.
+    #[command(subcommand)]
+    pub command: Option<BackupCommand>,
+    /// The running server's URL (not with --data), and the folder that becomes the backup
+    #[arg(value_names = ["URL", "TO"], num_args = 1..=2, required = true)]
+    pub places: Vec<String>,
+    /// The data directory of a stopped server
+    #[arg(long)]
+    pub data: Option<PathBuf>,
+    /// An earlier backup: files that it has too are not copied but named a second time, where the file system can
+    #[arg(long, value_name = "BACKUP")]
+    pub since: Option<PathBuf>,
+    /// Print what was copied as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What else can be done with a backup.
+#[derive(Debug, Subcommand)]
+pub enum BackupCommand {
+    /// Read a whole backup and check every file, index and block of it
+    Verify {
+        /// The backup's folder
+        backup: PathBuf,
+        /// Print what was found as JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// The flags of `serve`, made from the table of settings.

@@ -1,6 +1,7 @@
 //! The `highwater` binary: the server, and the tools around it.
 
 mod arguments;
+mod backup;
 mod check_config;
 mod config;
 mod db;
@@ -20,6 +21,8 @@ fn main() -> ExitCode {
         Tool::CheckConfig { settings, json } => check_config::run(&settings, json),
         Tool::Stream(command) => stream::run(command),
         Tool::Db(command) => db::run(command),
+        Tool::Backup(arguments) => backup::run(arguments),
+        Tool::Restore { backup, data, json } => backup::restore(&backup, &data, json),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

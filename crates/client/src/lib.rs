@@ -12,6 +12,7 @@
 //! - [`headers`], [`error_body`], [`retry_after`], [`url`]: strict readers of what arrives and of what people give
 //! - [`exchange`]: one request over one kept connection
 //! - `transport`: giving up for want of progress
+//! - [`backup`]: taking a backup
 //! - [`token`]: the bearer token, reread when its file changes
 //!
 //! # Invariants
@@ -24,6 +25,7 @@
 //! Any crate of the workspace but `base`. It holds no async runtime and starts no thread of its own: it lives inside
 //! other people's processes.
 
+pub mod backup;
 pub mod classify;
 pub mod error_body;
 pub mod exchange;
@@ -36,6 +38,7 @@ pub mod token;
 mod transport;
 pub mod url;
 
+pub use backup::{BackupClient, BackupRefused};
 pub use classify::{Answer, Outcome, Refusal, WriteKind, Written, classify};
 pub use exchange::{Client, Options, SetupError};
 pub use head::{Head, Identity, PROTOCOL};

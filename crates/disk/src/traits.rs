@@ -42,6 +42,13 @@ pub trait Disk: Send + Sync + 'static {
     /// The system's.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives a file a second name, which must be free. Durable after `sync_directory` of the new name's directory.
+    /// # Errors
+    /// `Unsupported` where files have one name, `CrossesDevices` for another file system, or the system's.
+    fn link(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Removes a file's name. Durable after `sync_directory`.
     /// # Errors
     /// The system's.

@@ -19,7 +19,7 @@
 //! - `auth`: who asks with which key, what that key may do, and what its account's plan allows
 //! - `manage`: the routes of keys, accounts and plans
 //! - `anything`: the readers of requests, for fuzzers
-//! - `admin`, `storage`: health, readiness, metrics and status
+//! - `admin`, `storage`: health, readiness, metrics and status; `backup`: taking one
 //!
 //! # Invariants
 //! No body is larger than the request limit, no queue or wait is without a bound. A refusal is sent whole: the body
@@ -36,6 +36,7 @@ mod answer;
 mod anything;
 mod append;
 mod auth;
+mod backup;
 mod body;
 pub mod closing;
 mod connection;

@@ -11,7 +11,9 @@ use crate::options::HttpOptions;
 use crate::path::{self, Part, Target};
 use crate::service::Service;
 use crate::traffic::Traffic;
-use crate::{access, admin, append, cors, create, delete, drain, head, immutable, manage, read, retention, snapshot};
+use crate::{
+    access, admin, append, backup, cors, create, delete, drain, head, immutable, manage, read, retention, snapshot,
+};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -90,6 +92,7 @@ fn routes<S: Service>(app: App<S>) -> Router {
         .route("/__ursula/live", get(admin::live))
         .route("/v1/admin/status", get(admin::status::<S>))
         .merge(manage::routes())
+        .merge(backup::routes())
         .method_not_allowed_fallback(async || Error::method_not_allowed("GET, HEAD"))
         .fallback(fallback::<S>)
         .layer(middleware::from_fn_with_state(app.clone(), around::<S>))

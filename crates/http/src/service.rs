@@ -1,8 +1,9 @@
 //! What a handler asks of the node.
 
 use bytes::Bytes;
-use highwater_base::{Incarnation, Millis, Offset};
+use highwater_base::{Digest, Incarnation, Millis, Offset};
 use highwater_control::View;
+use highwater_node::backup::{BackupError, BackupPlan};
 use highwater_node::{
     Admission, ControlAnswer, Durability, Handle, Identity, PartsCommit, ReadAnswer, ReadRequest, Status, Unavailable,
     WriteAnswer,
@@ -142,6 +143,32 @@ pub trait Service: Clone + Send + Sync + 'static {
         &self,
         request: ReadRequest,
     ) -> impl Future<Output = Result<Result<ReadAnswer, Refusal>, Unavailable>> + Send;
+
+    /// Begins a backup.
+    /// # Errors
+    /// A group that has no sound checkpoint now, or too many backups.
+    fn begin_backup(&self) -> impl Future<Output = Result<BackupPlan, BackupError>> + Send {
+        async { Err(BackupError::Unknown) }
+    }
+
+    /// Reads a file of a backup by range; blocks on the disk.
+    /// # Errors
+    /// No such backup or file, or the disk's.
+    fn read_backup(&self, _id: &str, _path: &str, _offset: u64, _length: u64) -> Result<Bytes, BackupError> {
+        Err(BackupError::Unknown)
+    }
+
+    /// The digest of a file of a backup; blocks on the disk.
+    /// # Errors
+    /// As [`Self::read_backup`].
+    fn digest_backup(&self, _id: &str, _path: &str) -> Result<Digest, BackupError> {
+        Err(BackupError::Unknown)
+    }
+
+    /// Ends a backup; whether there was one. Blocks on the disk.
+    fn end_backup(&self, _id: &str) -> bool {
+        false
+    }
 }
 
 impl Service for Handle {
@@ -248,6 +275,22 @@ impl Service for Handle {
 
     async fn read(&self, request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
         Self::read(self, request).await
+    }
+
+    async fn begin_backup(&self) -> Result<BackupPlan, BackupError> {
+        Self::begin_backup(self).await
+    }
+
+    fn read_backup(&self, id: &str, path: &str, offset: u64, length: u64) -> Result<Bytes, BackupError> {
+        Self::read_backup(self, id, path, offset, length)
+    }
+
+    fn digest_backup(&self, id: &str, path: &str) -> Result<Digest, BackupError> {
+        Self::digest_backup(self, id, path)
+    }
+
+    fn end_backup(&self, id: &str) -> bool {
+        Self::end_backup(self, id)
     }
 }
 

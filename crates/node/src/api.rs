@@ -256,4 +256,6 @@ pub struct Status {
     pub scrub: ScrubStatus,
     /// Snapshots whose parts are being read and verified.
     pub snapshot_commits: u64,
+    /// Backups being taken: what is deleted stays on the disk until they end.
+    pub backups: u64,
 }

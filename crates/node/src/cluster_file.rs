@@ -17,7 +17,7 @@ const MAGIC: &[u8; 8] = b"HWCLUSTR";
 const VERSION: u16 = 2;
 const CLUSTER_ID_BYTES_MAX: usize = 64;
 /// Far above any cluster's file, so that a wrong file is not read whole.
-const FILE_BYTES_MAX: u64 = 4096;
+pub(crate) const FILE_BYTES_MAX: u64 = 4096;
 /// Groups of a cluster, so that a flipped bit cannot ask for millions of them.
 pub const GROUPS_MAX: u32 = 4096;
 

@@ -57,6 +57,10 @@ impl Handle {
         Self { shared, shard }
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Who this server is.
     #[must_use]
     pub fn identity(&self) -> &Identity {

@@ -14,6 +14,7 @@
 //! - [`snapshot`]: snapshots, whose bytes pass through and are never whole in memory
 //! - [`shard`]: all groups of the node, without threads
 //! - [`cluster_file`], [`open`]: the data directory
+//! - [`backup`]: taking, checking and restoring backups
 //! - [`storage`]: what is known of damage on disk
 //! - [`solo`]: a node that a simulator drives step by step
 //! - [`node`], `threads`: a node in production
@@ -26,6 +27,7 @@
 //! `http`, `peer`, `sqlite`, `client`: nothing here knows how a request arrived.
 
 pub mod api;
+pub mod backup;
 pub mod cluster_file;
 pub mod config;
 pub mod handle;

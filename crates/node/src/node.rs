@@ -73,6 +73,7 @@ impl Node {
             stored_bytes: RwLock::default(),
             control: watch::Sender::new(None),
             storage: Faults::new(config.scrub_bytes_per_second),
+            backups: Default::default(),
             disk,
             data: config.data.clone(),
         });

@@ -41,7 +41,7 @@ pub fn config(settings: &Settings) -> Result<Config> {
     config.wal_bytes_max = settings.log_bytes_max()?;
     config.scrub_bytes_per_second = settings.scrub_bytes_per_second()?;
     config.compaction_bytes_per_second = settings.compaction_bytes_per_second()?;
-    config.boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+    config.boot_id = highwater_disk::system::boot_id_text(&OsDisk::new());
     Ok(config)
 }
 

@@ -1,5 +1,6 @@
 //! Real processes on the real disk: the server, the tools, and SQLite hosts with the extension, killed and cut off.
 
+mod backup;
 mod bed;
 mod commands;
 mod content;

@@ -138,6 +138,10 @@ fn every_command_prints_the_members_that_the_page_names_and_no_others() {
     check.run("stream close", &[url], b"").ok();
     check.run("stream tail", &[url, "--offset", "0"], b"").ok();
     check.run("check-config", &["--data", text(&folder.path().join("none"))], b"").ok();
+    let (backup, data) = (folder.path().join("backup"), folder.path().join("restored"));
+    check.run("backup", &[&server.url("").replace("/v1/stream/", ""), text(&backup)], b"").ok();
+    check.run("backup verify", &[text(&backup)], b"").ok();
+    check.run("restore", &[text(&backup), "--data", text(&data)], b"").ok();
     databases(&mut check, folder.path(), &mut server);
     assert_eq!(check.seen, check.documented.keys().cloned().collect(), "commands on the page that were not run");
 }

@@ -48,6 +48,13 @@ impl Error {
         self
     }
 
+    /// The same error in other words.
+    #[must_use]
+    pub(crate) fn saying(mut self, message: impl Into<Cow<'static, str>>) -> Self {
+        self.message = message.into();
+        self
+    }
+
     /// `METHOD_NOT_ALLOWED`, naming the methods that are.
     pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
         Self::new(Code::MethodNotAllowed, format!("this path answers {allow}")).with(header::ALLOW, allow)

@@ -220,6 +220,9 @@ codes! {
     LiveReadsExhausted "LIVE_READS_EXHAUSTED" 429 Some(1), "",
         "As many live reads wait as may.",
         "Ask again later, or read without `live`.";
+    BackupsLimit "BACKUPS_LIMIT" 429 Some(1), "",
+        "Four backups are being taken already.",
+        "Wait for one of them, or end it; one from which nothing is read for five minutes ends by itself.";
     Internal "INTERNAL" 500 None, "",
         "The server failed. A write may have applied.",
         "Repeat a keyed write; look into the server's log.";

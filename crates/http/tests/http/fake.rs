@@ -230,6 +230,7 @@ impl Service for Fake {
             disk_free_bytes: Some(1 << 30),
             scrub: highwater_node::ScrubStatus::default(),
             snapshot_commits: 0,
+            backups: 0,
         }
     }
 

@@ -55,7 +55,7 @@ impl CheckpointState {
 }
 
 /// What a checkpoint says of the group beside its streams: the replica's base, and the machine's own bytes.
-pub(super) fn checkpoint_meta(meta: Bytes) -> Result<(Bytes, Bytes), DecodeError> {
+pub(crate) fn checkpoint_meta(meta: Bytes) -> Result<(Bytes, Bytes), DecodeError> {
     let mut reader = Reader::new(meta);
     let parts = (reader.bytes()?, reader.bytes()?);
     reader.finish()?;

@@ -16,7 +16,9 @@ mod scrub;
 mod snapshot;
 mod wait;
 
+pub(crate) use checkpoint::checkpoint_meta;
 pub use input::{Answer, Input, Now, Output, Place, Proposal, ReadLocated, Token};
+pub(crate) use recover::owner;
 pub use recover::{Recovery, bootstrap};
 pub use snapshot::{ObjectLocated, SnapshotAbout, SnapshotAnswer, SnapshotQuestion};
 

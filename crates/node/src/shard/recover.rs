@@ -37,7 +37,7 @@ pub struct Recovery<'a> {
 }
 
 /// The owner of the log's frames and of the store of a slot: the control group comes behind those of the streams.
-pub(super) fn owner(number: u32, groups: u32) -> OwnerId {
+pub(crate) fn owner(number: u32, groups: u32) -> OwnerId {
     if number < groups { OwnerId::group(GroupId(number)) } else { OwnerId::CONTROL }
 }
 

@@ -17,6 +17,7 @@ pub(crate) use scrubber::{ScrubOptions, Scrubber};
 pub(crate) use shard::Shard;
 
 use crate::api::{GroupStatus, Identity, Status};
+use crate::backup::session::Backups;
 use crate::rooms::Rooms;
 use crate::shard::{Input, ShardCore};
 use crate::snapshot::Commits;
@@ -90,6 +91,7 @@ pub(crate) struct Shared {
     /// What the control plane knows; absent until it is known to be current.
     pub control: watch::Sender<Option<Arc<View>>>,
     pub storage: Faults,
+    pub backups: Backups,
     pub disk: Arc<dyn Disk>,
     pub data: PathBuf,
 }
@@ -134,6 +136,7 @@ impl Shared {
             disk_free_bytes: self.disk.free_bytes(&self.data).ok(),
             scrub: self.storage.status(),
             snapshot_commits: self.commits.running(),
+            backups: self.backups.count(),
         }
     }
 }

@@ -114,7 +114,7 @@ pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path) -> Result<Opened, OpenErro
     let locks = Locks { _process: process, _database: Some(guard) };
     let database = disk.open(&layout.database, OpenMode::Write).map_err(&io_error)?;
     refuse_foreign_journals(&**disk, &layout, &meta)?;
-    let boot_id = boot_id(&**disk);
+    let boot_id = highwater_disk::system::boot_id(&**disk);
     let recovery = Recovery { disk, layout: &layout, database: &database, boot_id };
     let (meta_file, meta, log, table) = recovery.run(meta_file, meta)?;
     remove_if_there(&**disk, &layout.wal).map_err(&io_error)?;
@@ -181,19 +181,6 @@ pub(crate) fn fingerprint(file: &dyn File) -> io::Result<Fingerprint> {
     let mut header = [0; FINGERPRINT_HEADER_BYTES];
     file.read_at(&mut header, 24)?;
     Ok(Fingerprint { length: file.length()?, header, modified_ns: file.modified_ns()? })
-}
-
-/// The number the machine drew when it booted; `None` where there is no such thing.
-fn boot_id(disk: &dyn Disk) -> Option<[u8; 16]> {
-    let file = disk.open(Path::new("/proc/sys/kernel/random/boot_id"), OpenMode::Read).ok()?;
-    let mut text = [0; 64];
-    let read = file.read_at(&mut text, 0).ok()?;
-    let digits: Vec<u8> = text[..read].iter().copied().filter(u8::is_ascii_hexdigit).collect();
-    let mut id = [0; 16];
-    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    (digits.len() == 32).then_some(id)
 }
 
 struct Recovery<'a> {

@@ -1,0 +1,208 @@
+//! `highwater backup …` and `highwater restore`: everything that a server keeps, as files.
+
+use crate::arguments::{BackupArguments, BackupCommand};
+use crate::exit::{self, Status};
+use crate::output::{self, Progress};
+use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use highwater_base::Digest;
+use highwater_client::{BackupClient, BackupRefused, Client, Options};
+use highwater_disk::{Disk, OsDisk, SystemClock, SystemRandom, system};
+use highwater_node::backup::{self, BackupFault, BackupPlan, Copied, CopyError, Local, Source, Verified};
+use highwater_node::cluster_file::ClusterFile;
+use highwater_node::{Config, Node, OpenError};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Takes a backup, or checks one.
+pub fn run(arguments: BackupArguments) -> Result<()> {
+    if let Some(BackupCommand::Verify { backup, json }) = arguments.command {
+        return verify(&backup, json);
+    }
+    let BackupArguments { places, data, since, json, .. } = arguments;
+    let (copied, to) = match (data, &places[..]) {
+        (Some(data), [to]) => (of_directory(&data, Path::new(to), since.as_deref())?, PathBuf::from(to)),
+        (None, [url, to]) => (of_server(url, Path::new(to), since.as_deref())?, PathBuf::from(to)),
+        (Some(_), _) => bail!("with --data there is one more argument: the folder that becomes the backup"),
+        (None, _) => bail!("a running server is named by its URL, and a stopped one by --data DIR"),
+    };
+    // What the server's disk gave is checked here: a block that went bad there is bad in the backup too.
+    let verified = check(&to)?;
+    let Copied { manifest, copied_bytes, shared_bytes } = copied;
+    if json {
+        output::json(&json!({
+            "backup": to,
+            "cluster_id": manifest.cluster_id,
+            "files": manifest.files.len(),
+            "bytes": manifest.bytes(),
+            "copied_bytes": copied_bytes,
+            "shared_bytes": shared_bytes,
+            "streams": verified.streams,
+            "faults": verified.faults,
+        }))?;
+    } else {
+        output::table(&[
+            ("backup", to.display().to_string()),
+            ("cluster", manifest.cluster_id.clone()),
+            ("streams", verified.streams.to_string()),
+            ("files", manifest.files.len().to_string()),
+            ("copied", output::bytes(copied_bytes)),
+            ("shared", output::bytes(shared_bytes)),
+        ])?;
+    }
+    sound(&to, &verified.faults)
+}
+
+/// Copies from a running server.
+fn of_server(url: &str, to: &Path, since: Option<&Path>) -> Result<Copied> {
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        bail!("{url} is no URL of a server, such as http://127.0.0.1:4437");
+    }
+    let client = Client::new(Options::from_environment()).context("cannot set up the HTTP client")?;
+    let client = BackupClient::new(client, url);
+    let answer = client.begin().map_err(|refused| not_taken(url, &refused))?;
+    let plan: BackupPlan =
+        serde_json::from_slice(&answer).context("the server's answer is not a backup's description")?;
+    let copied = copy(&plan, &Remote { client: &client, id: &plan.id }, to, since);
+    if let Err(refused) = client.end(&plan.id) {
+        eprintln!("highwater: the server keeps what was deleted for some minutes more: {refused}");
+    }
+    copied
+}
+
+/// Copies from the directory of a stopped server, which is opened as a server would open it.
+fn of_directory(data: &Path, to: &Path, since: Option<&Path>) -> Result<Copied> {
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new());
+    if ClusterFile::read(&*disk, data)?.is_none() {
+        return Err(exit::with(Status::NotFound, format!("{} is no data directory", data.display())));
+    }
+    let config = Config { scrub_bytes_per_second: 0, boot_id: system::boot_id_text(&*disk), ..Config::new(data) };
+    let opened = Node::open(config, Arc::clone(&disk), Arc::new(SystemClock::new()), Box::new(SystemRandom));
+    let node = opened.map_err(|error| match error {
+        OpenError::InUse(_) => exit::with(
+            Status::Later,
+            format!("a server runs on {}: name its URL instead of --data, or stop it", data.display()),
+        ),
+        other => anyhow::Error::new(other).context(format!("cannot open {}", data.display())),
+    })?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let handle = node.handle();
+    let copied = runtime.block_on(handle.begin_backup()).context("no backup was taken").and_then(|plan| {
+        let copied = copy(&plan, &Local { handle: &handle, id: &plan.id }, to, since);
+        handle.end_backup(&plan.id);
+        copied
+    });
+    node.shutdown().context("the directory was not closed cleanly")?;
+    copied
+}
+
+fn copy(plan: &BackupPlan, source: &dyn Source, to: &Path, since: Option<&Path>) -> Result<Copied> {
+    let total = plan.files.iter().map(|file| file.bytes).sum();
+    let mut progress = Progress::new("copying");
+    let copied = backup::copy(plan, source, &OsDisk::new(), to, since, &mut |bytes| progress.set(bytes, total));
+    copied.map_err(|error| match error {
+        CopyError::NotEmpty(_) | CopyError::Since(_) => error.into(),
+        other => {
+            let folder = to.display();
+            anyhow::Error::new(other).context(format!("no backup was made; what lies in {folder} can be removed"))
+        }
+    })
+}
+
+/// A running server.
+struct Remote<'a> {
+    client: &'a BackupClient,
+    id: &'a str,
+}
+
+impl Source for Remote<'_> {
+    fn read(&self, path: &str, offset: u64, length: u64) -> Result<Bytes, String> {
+        self.client.read(self.id, path, offset, length).map_err(|refused| refused.to_string())
+    }
+
+    fn digest(&self, path: &str) -> Result<Digest, String> {
+        let digest = self.client.digest(self.id, path).map_err(|refused| refused.to_string())?;
+        Digest::parse(&digest).ok_or_else(|| format!("the answer is no digest: {digest}"))
+    }
+}
+
+fn not_taken(url: &str, refused: &BackupRefused) -> anyhow::Error {
+    let (status, words) = match refused.status {
+        0 => (Status::Later, format!("{url}: no answer ({refused}); is the server running?")),
+        429 | 503 => (Status::Later, format!("{url}: {refused}; no backup was taken")),
+        _ => (Status::Failed, format!("{url}: {refused}; no backup was taken")),
+    };
+    exit::with(status, words)
+}
+
+fn check(backup: &Path) -> Result<Verified> {
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new());
+    let mut progress = Progress::new("checking");
+    let total = backup::Manifest::read(&*disk, backup)?.bytes() * 2;
+    Ok(backup::verify(&disk, backup, &mut |bytes| progress.set(bytes, total))?)
+}
+
+fn verify(backup: &Path, json: bool) -> Result<()> {
+    let Verified { manifest, streams, faults } = check(backup)?;
+    if json {
+        output::json(&json!({
+            "backup": backup,
+            "cluster_id": manifest.cluster_id,
+            "began_ms": manifest.began_ms,
+            "files": manifest.files.len(),
+            "bytes": manifest.bytes(),
+            "streams": streams,
+            "faults": faults,
+        }))?;
+    } else {
+        output::table(&[
+            ("backup", backup.display().to_string()),
+            ("cluster", manifest.cluster_id.clone()),
+            ("streams", streams.to_string()),
+            ("files", manifest.files.len().to_string()),
+            ("bytes", output::bytes(manifest.bytes())),
+            ("faults", faults.len().to_string()),
+        ])?;
+    }
+    sound(backup, &faults)
+}
+
+/// An error that names everything that cannot be believed, if there is something.
+fn sound(backup: &Path, faults: &[BackupFault]) -> Result<()> {
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let mut words = format!("{} is damaged in {} places:", backup.display(), faults.len());
+    for BackupFault { file, what, stream } in faults {
+        let of = stream.as_ref().map_or(String::new(), |stream| format!(" (stream {stream})"));
+        words.push_str(&format!("\n  {file}: {what}{of}"));
+    }
+    Err(exit::with(Status::Differs, words))
+}
+
+/// Puts a backup into an empty directory.
+pub fn restore(backup: &Path, data: &Path, json: bool) -> Result<()> {
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new());
+    let total = backup::Manifest::read(&*disk, backup)?.bytes();
+    let mut progress = Progress::new("restoring");
+    let restored = backup::restore(&disk, backup, data, &mut SystemRandom, &mut |bytes| progress.set(bytes, total))
+        .with_context(|| format!("{} was not restored", data.display()))?;
+    drop(progress);
+    let manifest = restored.manifest;
+    if json {
+        return output::json(&json!({
+            "data": data,
+            "cluster_id": manifest.cluster_id,
+            "began_ms": manifest.began_ms,
+            "files": manifest.files.len(),
+            "bytes": manifest.bytes(),
+        }));
+    }
+    output::table(&[
+        ("data", data.display().to_string()),
+        ("cluster", manifest.cluster_id.clone()),
+        ("files", manifest.files.len().to_string()),
+        ("bytes", output::bytes(manifest.bytes())),
+    ])
+}

@@ -1,0 +1,93 @@
+//! The server's disk is lost, and comes back from a backup.
+
+use crate::bed::{Server, folder, highwater, highwater_with, text};
+use crate::session::{Session, bound};
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+fn base(server: &Server) -> String {
+    format!("http://127.0.0.1:{}", server.port)
+}
+
+/// Any data file of a group of streams below a folder.
+fn data_file(folder: &Path) -> PathBuf {
+    let groups = fs::read_dir(folder.join("store")).expect("the stores").map(|entry| entry.expect("readable").path());
+    let files =
+        groups.flat_map(|group| fs::read_dir(group).expect("a store")).map(|file| file.expect("readable").path());
+    let is_data = |path: &PathBuf| text(path).contains("/store/g") && text(path).contains("/data-");
+    files.into_iter().find(is_data).expect("something is stored")
+}
+
+/// Write, back up, write more, lose the disk, restore: the stream is what the backup holds.
+#[test]
+fn a_lost_server_comes_back_from_its_backup() {
+    let folder = folder();
+    let mut server = Server::start(folder.path());
+    let (url, notes) = (server.url("apps/one"), server.url("notes"));
+    let file = bound(folder.path(), &url);
+    let mut owner = Session::on(&file);
+    owner.all(&["CREATE TABLE t (n INTEGER)", "INSERT INTO t VALUES (1)"]);
+    owner.synced(&file);
+    highwater(["stream", "create", &notes]).ok();
+    highwater_with(["stream", "append", &notes], b"before").ok();
+
+    let backup = folder.path().join("backup");
+    highwater(["backup", &base(&server), text(&backup)]).ok();
+    highwater_with(["stream", "append", &notes], b" and after").ok();
+    owner.all(&["INSERT INTO t VALUES (2)"]);
+    owner.synced(&file);
+
+    server.kill();
+    fs::remove_dir_all(&server.data).expect("the disk is lost");
+    highwater(["restore", text(&backup), "--data", text(&server.data)]).ok();
+    highwater(["restore", text(&backup), "--data", text(&server.data)]).fails(1, &["not empty"]);
+    server.restart();
+
+    assert_eq!(highwater(["stream", "read", &notes]).ok(), "before");
+}
+
+#[test]
+fn a_stopped_server_is_backed_up_with_what_its_log_alone_holds() {
+    let folder = folder();
+    let mut server = Server::start(folder.path());
+    let notes = server.url("notes");
+    highwater(["stream", "create", &notes]).ok();
+    highwater_with(["stream", "append", &notes], b"in the log").ok();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    highwater(["backup", "--data", text(&server.data), text(&first)]).fails(5, &["a server runs on"]);
+    server.kill();
+    highwater(["backup", "--data", text(&server.data), text(&first)]).ok();
+    highwater(["backup", "--data", text(&server.data), text(&first)]).fails(1, &["not empty"]);
+    let none = folder.path().join("none");
+    highwater(["backup", "--data", text(&none), text(&second)]).fails(3, &["no data directory"]);
+    assert!(!none.exists(), "nothing is made of a name that was mistyped");
+    highwater(["backup", &base(&server), text(&second)]).fails(5, &["is the server running?"]);
+    fs::remove_dir_all(&server.data).expect("the disk is lost");
+    highwater(["restore", text(&first), "--data", text(&server.data)]).ok();
+    server.restart();
+    assert_eq!(highwater(["stream", "read", &notes]).ok(), "in the log");
+}
+
+#[test]
+fn a_damaged_backup_is_told_from_a_sound_one_and_not_restored() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let notes = server.url("notes");
+    highwater(["stream", "create", &notes]).ok();
+    highwater_with(["stream", "append", &notes], &[7; 100_000]).ok();
+    let (backup, next) = (folder.path().join("backup"), folder.path().join("next"));
+    highwater(["backup", &base(&server), text(&backup)]).ok();
+    let shared = highwater(["backup", &base(&server), text(&next), "--since", text(&backup), "--json"]).json();
+    assert!(shared["shared_bytes"].as_u64() > Some(100_000), "{shared}");
+    highwater(["backup", "verify", text(&next)]).ok();
+    let file = fs::File::options().write(true).open(data_file(&backup)).expect("a data file");
+    file.write_all_at(&[1, 2, 3], 4096 + 500).expect("it can be damaged");
+    highwater(["backup", "verify", text(&backup)]).fails(4, &["damaged", "stream notes"]);
+    let restored = folder.path().join("restored");
+    highwater(["restore", text(&backup), "--data", text(&restored)]).fails(1, &["is damaged", "Use another backup"]);
+    let mut half = Server::new(folder.path());
+    half.data = restored;
+    let refused = Server::command(&half.data, half.port).output().expect("highwater can be run");
+    assert!(!refused.status.success(), "a part of a restore is no data directory");
+}

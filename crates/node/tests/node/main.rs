@@ -7,5 +7,6 @@ mod harness;
 mod random;
 mod reads;
 mod reports;
+mod snapshots;
 mod storage;
 mod writes;

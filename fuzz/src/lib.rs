@@ -153,6 +153,14 @@ pub fn http_request(data: &[u8]) {
     highwater_http::parse_anything(&target, &fields);
 }
 
+/// The body of an append to a JSON stream: the array that a read would answer with is JSON, and gives it again.
+pub fn http_json(data: &[u8]) {
+    if let Some(array) = highwater_http::json_anything(data) {
+        assert!(serde_json::from_slice::<Vec<serde::de::IgnoredAny>>(&array).is_ok(), "others read what is stored");
+        assert_eq!(highwater_http::json_anything(&array).as_ref(), Some(&array), "stored messages are stored alike");
+    }
+}
+
 /// An HTTP answer: a status in the first two bytes, header lines, and a body behind an empty line.
 pub fn client_answer(data: &[u8]) {
     let Some((status, rest)) = data.split_first_chunk::<2>() else { return };

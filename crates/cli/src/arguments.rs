@@ -142,6 +142,12 @@ pub enum StreamCommand {
         /// The stream's content type, fixed for its life
         #[arg(long, default_value = "application/octet-stream")]
         content_type: String,
+        /// Let it end so many seconds after it was last read or written
+        #[arg(long, value_name = "SECONDS", conflicts_with = "expires_at")]
+        ttl: Option<u64>,
+        /// Let it end at this time, such as 2027-01-31T18:30:00Z
+        #[arg(long, value_name = "TIME")]
+        expires_at: Option<String>,
         /// Create it closed
         #[arg(long)]
         closed: bool,
@@ -149,7 +155,7 @@ pub enum StreamCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Append standard input, or a file, to a stream
+    /// Append standard input, or a file, to a stream; to a JSON stream the texts that it holds
     Append {
         /// The stream's URL
         url: String,
@@ -165,7 +171,7 @@ pub enum StreamCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print a stream's bytes up to its end
+    /// Print a stream's bytes up to its end; of a JSON stream a line for each message
     Read {
         /// The stream's URL
         url: String,
@@ -175,18 +181,18 @@ pub enum StreamCommand {
         /// Have the leader confirm that it still leads before it answers
         #[arg(long)]
         leader: bool,
-        /// Print a JSON object a part: its offsets, and its bytes in hexadecimal
+        /// Print a JSON object a part: its offsets, and its bytes in hexadecimal, or its messages
         #[arg(long)]
         json: bool,
     },
-    /// Print a stream's bytes as they come, until it is closed
+    /// Print a stream's bytes as they come, until it is closed; of a JSON stream a line for each message
     Tail {
         /// The stream's URL
         url: String,
         /// Where to begin; at the end without it
         #[arg(long)]
         offset: Option<u64>,
-        /// Print a JSON object a part: its offsets, and its bytes in hexadecimal
+        /// Print a JSON object a part: its offsets, and its bytes in hexadecimal, or its messages
         #[arg(long)]
         json: bool,
     },

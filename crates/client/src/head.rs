@@ -1,6 +1,7 @@
 //! A stream's head: who serves it, which history it has, and where it ends.
 
 use crate::headers::{Headers, canonical_decimal};
+use crate::stream::Expiry;
 use highwater_base::{Incarnation, Offset};
 
 /// The release line that this client speaks: 0.11, as major x 1000 + minor.
@@ -40,6 +41,8 @@ pub struct Head {
     pub content_type: String,
     /// The history before this one, and the offset below which both hold the same bytes.
     pub previous: Option<(Incarnation, Offset)>,
+    /// When the stream ends by itself.
+    pub expiry: Option<Expiry>,
     /// The largest request that the server, or a layer before it, takes, in bytes.
     pub request_bytes_max: Option<u64>,
 }
@@ -66,8 +69,19 @@ pub fn head(headers: &Headers) -> Option<Head> {
         closed: headers.flag("stream-closed").ok()?,
         content_type: headers.text("content-type").ok()?.unwrap_or_default().to_owned(),
         previous,
+        expiry: expiry(headers)?,
         request_bytes_max: headers.parsed("ursula-max-request-bytes", canonical_decimal).ok()?,
     })
+}
+
+/// When a stream ends by itself; `None` if that is malformed, or told twice.
+fn expiry(headers: &Headers) -> Option<Option<Expiry>> {
+    let ttl_s = headers.parsed("stream-ttl", canonical_decimal).ok()?;
+    let at = headers.text("stream-expires-at").ok()?;
+    match (ttl_s, at) {
+        (Some(_), Some(_)) => None,
+        (ttl_s, at) => Some(ttl_s.map(Expiry::Ttl).or(at.map(|at| Expiry::At(at.to_owned())))),
+    }
 }
 
 #[cfg(test)]

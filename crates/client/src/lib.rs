@@ -44,6 +44,6 @@ pub use exchange::{Client, Options, SetupError};
 pub use head::{Head, Identity, PROTOCOL};
 pub use highwater_base::{Incarnation, Offset};
 pub use producer::{ClosedBy, ClosedEpoch, ProducerRefusal, Receipt};
-pub use stream::{Append, From, HeadAnswer, Key, Piece, Read, Stream};
+pub use stream::{Append, Create, Expiry, From, HeadAnswer, Key, Piece, Read, Stream};
 pub use token::{TokenId, TokenSource};
 pub use url::{StreamUrl, UrlError};

@@ -38,6 +38,28 @@ pub struct Append<'a> {
     pub close: bool,
 }
 
+/// When a stream ends by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expiry {
+    /// So many seconds after it was last read or written.
+    Ttl(u64),
+    /// At this time, as RFC 3339 has it.
+    At(String),
+}
+
+/// The settings of a stream to make.
+#[derive(Debug, Clone)]
+pub struct Create<'a> {
+    /// What it holds.
+    pub content_type: &'a str,
+    /// When it ends by itself; never without one.
+    pub expiry: Option<Expiry>,
+    /// Whether it is made closed.
+    pub close: bool,
+    /// Its first bytes.
+    pub body: Option<&'a [u8]>,
+}
+
 /// Where a read starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
@@ -54,7 +76,8 @@ pub enum From {
 pub struct Read {
     /// Where it starts.
     pub from: From,
-    /// Bytes that are wanted at the most; the server may give fewer.
+    /// Bytes that are wanted at the most; the server may give fewer. Not for JSON streams, of which a server gives one
+    /// message whole.
     pub bytes_max: Option<u64>,
     /// Whether the leader must first confirm that it still leads, so that the read sees every acknowledged write.
     pub leader: bool,
@@ -67,8 +90,10 @@ pub struct Read {
 /// What a read found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The bytes; empty at the tail.
+    /// The bytes; empty at the tail. Of a JSON stream, the array of its messages.
     pub body: Bytes,
+    /// What they are; empty where there are none.
+    pub content_type: String,
     /// The offset behind them.
     pub next: Offset,
     /// The history that they belong to.
@@ -130,12 +155,23 @@ impl Stream {
     /// Creates the stream, or finds it with the same settings. Done: its token.
     #[must_use]
     pub fn create(&self, content_type: &str, body: Option<&[u8]>, close: bool) -> (TokenId, Answer<Written>) {
-        let mut headers = vec![("content-type", content_type.to_owned())];
-        if close {
+        self.create_with(&Create { content_type, expiry: None, close, body })
+    }
+
+    /// As [`Self::create`], with everything that can be set.
+    #[must_use]
+    pub fn create_with(&self, create: &Create<'_>) -> (TokenId, Answer<Written>) {
+        let mut headers = vec![("content-type", create.content_type.to_owned())];
+        match &create.expiry {
+            None => {}
+            Some(Expiry::Ttl(ttl_s)) => headers.push(("stream-ttl", ttl_s.to_string())),
+            Some(Expiry::At(at)) => headers.push(("stream-expires-at", at.clone())),
+        }
+        if create.close {
             headers.push(("stream-closed", "true".to_owned()));
         }
         // A body of no bytes, rather than none, makes the client send a length.
-        self.write(WriteKind::Create, Method::PUT, headers, Some(body.unwrap_or_default()))
+        self.write(WriteKind::Create, Method::PUT, headers, Some(create.body.unwrap_or_default()))
     }
 
     /// Appends, claims or closes. Done: a receipt with a key, the stream's new end without.
@@ -186,8 +222,9 @@ impl Stream {
         let query = query(request);
         let headers: Vec<_> =
             request.incarnation.map(|token| ("stream-incarnation", token.to_string())).into_iter().collect();
-        // A server that sends more than it was asked for, or than any server may, has given no answer.
-        let most = request.bytes_max.unwrap_or(limits::READ_BYTES_MAX).max(ERROR_BODY_BYTES_MAX as u64);
+        // A server that sends more than it was asked for, or than any server may, has given no answer. The most that
+        // one may send is one message of a JSON stream, in its array.
+        let most = request.bytes_max.unwrap_or(limits::REQUEST_BYTES_MAX + 2).max(ERROR_BODY_BYTES_MAX as u64);
         let (token, reply) = self.exchange(Method::GET, query, headers, None, most);
         let answer = match reply {
             Err(cause) => Answer::none(cause),
@@ -250,6 +287,7 @@ fn piece(status: u16, headers: &Headers, body: Bytes) -> Option<Piece> {
         return None;
     }
     Some(Piece {
+        content_type: headers.text("content-type").ok()?.unwrap_or_default().to_owned(),
         next: headers.offset("stream-next-offset").ok()??,
         incarnation: headers.incarnation("stream-incarnation").ok()??,
         up_to_date: headers.flag("stream-up-to-date").ok()? || status == 204,

@@ -1,6 +1,6 @@
 //! A way in for fuzzers.
 
-use crate::{fields, path, query};
+use crate::{expiry, fields, json, path, query};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Reads a request's target and header fields as the handlers read them, and forgets what they say.
@@ -21,6 +21,13 @@ pub fn parse_anything(target: &str, header: &[(&str, &[u8])]) {
     drop(fields::content_type(&headers));
     drop(fields::stream_seq(&headers));
     drop(fields::producer(&headers));
+    drop(expiry::parse(&headers));
     let _matches = fields::none_match(&headers, "\"tag\"");
     let _waits = fields::expects_continue(&headers);
+}
+
+/// Takes the messages out of a JSON body, and answers a read with them: `None` for a body that holds none.
+#[must_use]
+pub fn json_anything(body: &[u8]) -> Option<Vec<u8>> {
+    json::split(body).ok().map(|messages| json::array(&messages))
 }

@@ -2,17 +2,20 @@
 
 use crate::answer;
 use crate::body;
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::fields;
+use crate::json::{self, Fault};
 use crate::router::App;
 use crate::service::{APPLIED_EARLIER, Service};
 use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::Response;
+use bytes::Bytes;
 use highwater_base::Incarnation;
 use highwater_node::WriteAnswer;
-use highwater_stream::{Append, BodyFault, Operation, ProducerKey};
+use highwater_node::json::{BOUNDARY, is_json};
+use highwater_stream::{Append, BodyFault, Operation, ProducerKey, Refusal};
 use hyper::body::Body as _;
 
 /// Bytes of a body from which on its key is looked up before the body is read: sending this much again costs more
@@ -61,15 +64,34 @@ pub(crate) async fn append<S: Service>(
     }
     let whole = body::read(body, &app.service, &app.options).await?;
     let digest = asked.producer.as_ref().and_then(|key| key.digest);
+    let digest_matches = body::digest_matches(&whole.bytes, digest).await;
+    let is_json = asked.content_type.as_deref().is_some_and(is_json);
+    let (body, fault) = if is_json { messages(whole.bytes).await } else { (whole.bytes, None) };
+    let body_fault = if digest_matches { fault.map(Fault::kind) } else { Some(BodyFault::DigestMismatch) };
     let operation = Operation::Append(Append {
         incarnation: asked.incarnation,
         producer: asked.producer,
-        body_fault: (!body::digest_matches(&whole.bytes, digest).await).then_some(BodyFault::DigestMismatch),
+        body_fault,
         content_type: asked.content_type,
         stream_seq: asked.stream_seq,
         close: asked.close,
-        body: whole.bytes,
+        body,
     });
     let answer = app.service.write(path, operation, whole.admission).await?;
+    if let (Err(Refusal::InvalidJson), Some(fault)) = (&answer.result, fault) {
+        return Err(Error::new(Code::InvalidJson, fault.to_string()));
+    }
     answer::write(answer, head)
+}
+
+/// The messages of a JSON body, or what is wrong with it. Whether that matters, the stream knows: nothing of such a body
+/// goes there but that it was not empty.
+async fn messages(body: Bytes) -> (Bytes, Option<Fault>) {
+    if body.is_empty() {
+        return (body, None);
+    }
+    match json::messages(body).await {
+        Ok(messages) => (messages, None),
+        Err(fault) => (Bytes::from_static(&[BOUNDARY]), Some(fault)),
+    }
 }

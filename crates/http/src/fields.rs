@@ -68,11 +68,6 @@ fn normalise(text: &str) -> String {
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
-/// Whether a normalised content type asks for JSON mode.
-pub(crate) fn is_json(content_type: &str) -> bool {
-    content_type.split(';').next().is_some_and(|kind| kind.trim() == "application/json")
-}
-
 /// The `Stream-Seq` of a key-less writer.
 pub(crate) fn stream_seq(headers: &HeaderMap) -> Result<Option<String>, Error> {
     let name = names::STREAM_SEQ;

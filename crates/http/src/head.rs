@@ -2,6 +2,7 @@
 
 use crate::answer::set;
 use crate::error::Error;
+use crate::expiry;
 use crate::fields;
 use crate::names;
 use crate::router::App;
@@ -30,6 +31,7 @@ pub(crate) async fn head<S: Service>(app: &App<S>, path: &str, head: &Parts) -> 
     if stream.closed {
         headers.insert(names::STREAM_CLOSED, names::TRUE);
     }
+    expiry::tell(headers, stream.expiry);
     if let Some((previous, inherited)) = stream.previous {
         set(headers, names::STREAM_PREVIOUS_INCARNATION, previous);
         set(headers, names::STREAM_INHERITED_OFFSET, inherited);

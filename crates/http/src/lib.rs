@@ -11,7 +11,7 @@
 //! - [`server`]: listeners, graceful shutdown; `connection`: TLS, HTTP/1.1 and HTTP/2; `timed`: stalls; `places`: how
 //!   many connections; `traffic`: what is counted of them; [`closing`]: the moment from which nobody waits
 //! - [`front`]: what a listener offers and to whom; [`network`]: addresses; [`tls`]: certificates that change
-//! - `names`, `fields`, `path`, `query`: the syntax of headers, paths and queries
+//! - `names`, `fields`, `expiry`, `path`, `query`: the syntax of headers, paths and queries
 //! - `create`, `append`, `read`, `head`, `delete`: one operation each; `answer` renders what writes have in common
 //! - `json`: the messages of JSON streams; `sse`: reads that go on as events
 //! - `body`, `drain`: bounded reading of bodies, and what happens to those nobody read
@@ -46,6 +46,7 @@ mod cursor;
 mod delete;
 mod drain;
 pub mod error;
+mod expiry;
 mod fields;
 pub mod front;
 mod head;
@@ -70,7 +71,7 @@ mod timed;
 pub mod tls;
 mod traffic;
 
-pub use anything::parse_anything;
+pub use anything::{json_anything, parse_anything};
 pub use closing::Closing;
 pub use error::{Code, Error};
 pub use front::{Front, Services};

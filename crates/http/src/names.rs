@@ -63,9 +63,9 @@ names! {
     STREAM_SSE_DATA_ENCODING = "stream-sse-data-encoding";
     /// Keeps nginx, and others after it, from collecting an answer before it is passed on.
     X_ACCEL_BUFFERING = "x-accel-buffering";
-    /// Expiry; request, not offered yet.
+    /// How many seconds after it was last read or written the stream ends.
     STREAM_TTL = "stream-ttl";
-    /// Expiry; request, not offered yet.
+    /// When the stream ends.
     STREAM_EXPIRES_AT = "stream-expires-at";
     /// Forks; request, not offered yet.
     STREAM_FORKED_FROM = "stream-forked-from";

@@ -5,6 +5,7 @@ use crate::body::{Held, Roomed};
 use crate::cursor;
 use crate::error::{Code, Error};
 use crate::fields;
+use crate::json;
 use crate::names;
 use crate::query::{self, Live, ReadQuery};
 use crate::router::App;
@@ -14,6 +15,7 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use highwater_node::json::is_json;
 use highwater_node::{ReadAnswer, ReadRequest};
 use highwater_stream::ReadFrom;
 
@@ -75,7 +77,8 @@ fn render(answer: ReadAnswer, room: Held, query: &ReadQuery, head: &Parts) -> Re
         }
     }
     set(&mut headers, header::CONTENT_TYPE, &answer.content_type);
-    (StatusCode::OK, headers, Body::from(Roomed::bytes(answer.body, room))).into_response()
+    let body = if is_json(&answer.content_type) { json::array(&answer.body).into() } else { answer.body };
+    (StatusCode::OK, headers, Body::from(Roomed::bytes(body, room))).into_response()
 }
 
 /// Changes with whatever an answer says: the stream's token, the bytes, and whether they reach the end, or the end of

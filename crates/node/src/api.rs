@@ -123,7 +123,8 @@ pub struct ReadRequest {
     pub incarnation: Option<Incarnation>,
     /// Where to begin.
     pub from: ReadFrom,
-    /// Bytes that the answer may hold; clamped to `READ_BYTES_MAX`.
+    /// Bytes that the answer may hold; clamped to `READ_BYTES_MAX`. One message of a JSON stream is given whole, however
+    /// long it is.
     pub length_max: u64,
     /// Whether the answer must be at least as new as the moment of the request, on any node.
     pub leader: bool,
@@ -146,8 +147,10 @@ pub struct ReadAnswer {
     pub up_to_date: bool,
     /// Whether `next` was the end of a closed stream: no byte will follow.
     pub closed: bool,
-    /// The bytes; empty at the tail.
+    /// The bytes; empty at the tail. Those of a JSON stream are whole messages, each with the line feed that ends it.
     pub body: Bytes,
+    /// Whether `start` lies between two messages; without JSON every byte is one.
+    pub boundary: bool,
     /// Whether the read waited and nothing came.
     pub timed_out: bool,
 }

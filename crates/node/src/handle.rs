@@ -1,10 +1,12 @@
 //! The front ends' way in.
 
 use crate::api::{ControlAnswer, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer};
+use crate::json;
 use crate::shard::{Input, Proposal, ReadLocated};
 use crate::storage::StorageFault;
 use crate::threads::{Mail, Reply, Shard, Shared};
-use highwater_base::{GroupId, Incarnation, Millis};
+use bytes::BytesMut;
+use highwater_base::{GroupId, Incarnation, Millis, Offset, limits};
 use highwater_control::View;
 use highwater_store::{Pin, ReadError};
 use highwater_stream::{Head, Operation, Outcome, ProducerKey, ReadFrom, Refusal};
@@ -170,10 +172,60 @@ impl Handle {
         receiver.await.unwrap_or(Err(Unavailable::GroupRestarting))
     }
 
-    /// Reads bytes, and waits for them at the tail if the request says so.
+    /// Reads bytes, and waits for them at the tail if the request says so. Those of a JSON stream end behind a message.
     /// # Errors
     /// `NoLeader`, `LiveReadsExhausted`, or that of a stopped group.
-    pub async fn read(&self, mut request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
+    pub async fn read(&self, request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
+        let path = request.path.clone();
+        match self.read_piece(request).await? {
+            Ok(piece) if json::is_json(&piece.content_type) => self.whole_messages(path, piece).await,
+            other => Ok(other),
+        }
+    }
+
+    /// Cuts an answer behind its last message, or reads the rest of the one message that it begins.
+    async fn whole_messages(
+        &self,
+        path: String,
+        mut piece: ReadAnswer,
+    ) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
+        if !piece.boundary {
+            return Ok(Err(Refusal::NotJsonBoundary));
+        }
+        if json::cut(&mut piece) {
+            return Ok(Ok(piece));
+        }
+        let mut message = BytesMut::from(piece.body);
+        loop {
+            let request = ReadRequest {
+                path: path.clone(),
+                incarnation: Some(piece.incarnation),
+                from: ReadFrom::At(piece.next),
+                length_max: limits::READ_BYTES_MAX,
+                leader: false,
+                wait_ms: None,
+            };
+            let more = match self.read_piece(request).await? {
+                Ok(more) => more,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            let taken = json::first_bytes(&more.body).unwrap_or(more.body.len());
+            message.extend_from_slice(&more.body[..taken]);
+            piece.next = Offset(more.start.0 + taken as u64);
+            if message.last() == Some(&json::BOUNDARY) {
+                let last = more.next == piece.next;
+                piece.up_to_date = last && more.up_to_date;
+                piece.closed = last && more.closed;
+                piece.body = message.freeze();
+                return Ok(Ok(piece));
+            }
+            if taken == 0 || message.len() as u64 > json::MESSAGE_BYTES_MAX {
+                return Err(Unavailable::Internal(format!("the message at offset {} has no end", piece.start.0)));
+            }
+        }
+    }
+
+    async fn read_piece(&self, mut request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
         for _ in 0..RELOCATIONS_MAX {
             let (sender, receiver) = oneshot::channel();
             self.send(Input::Read { token: Reply::Read(sender), request: request.clone() })?;

@@ -5,6 +5,8 @@
 //!
 //! Source: the stream contract, JSON mode; DESIGN decision 10.
 
+use crate::api::ReadAnswer;
+use highwater_base::Offset;
 use highwater_base::limits::REQUEST_BYTES_MAX;
 
 /// What ends a message.
@@ -17,6 +19,27 @@ pub const MESSAGE_BYTES_MAX: u64 = REQUEST_BYTES_MAX + 1;
 #[must_use]
 pub fn is_json(content_type: &str) -> bool {
     content_type.split(';').next().is_some_and(|kind| kind.trim() == "application/json")
+}
+
+/// Bytes of the first message, if all of it is there.
+#[must_use]
+pub fn first_bytes(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|byte| *byte == BOUNDARY).map(|at| at + 1)
+}
+
+/// Cuts an answer behind its last message; `false` if it does not hold even one.
+pub fn cut(answer: &mut ReadAnswer) -> bool {
+    let whole = whole_bytes(&answer.body);
+    if whole == 0 && !answer.body.is_empty() {
+        return false;
+    }
+    if whole < answer.body.len() {
+        answer.body.truncate(whole);
+        answer.next = Offset(answer.start.0 + whole as u64);
+        // What was cut off follows.
+        (answer.up_to_date, answer.closed) = (false, false);
+    }
+    true
 }
 
 /// Bytes of the whole messages that `bytes` begins with.
@@ -36,6 +59,7 @@ mod tests {
             ("application/json; charset=utf-8", true),
             ("application/jsonl", false),
             ("application/ld+json", false),
+            ("text/plain; a=application/json", false),
             ("text/json", false),
             ("", false),
         ] {

@@ -71,8 +71,8 @@ pub fn too_large(kind: WriteKind, limit: u64) -> Answer<Written> {
 pub fn piece(answer: Result<Result<ReadAnswer, Refusal>, Unavailable>) -> Answer<Piece> {
     let wire = match answer {
         Ok(Ok(read)) => {
-            let ReadAnswer { next, incarnation, up_to_date, closed, body, .. } = read;
-            return succeeded(Piece { body, next, incarnation, up_to_date, closed });
+            let ReadAnswer { next, incarnation, content_type, up_to_date, closed, body, .. } = read;
+            return succeeded(Piece { body, content_type, next, incarnation, up_to_date, closed });
         }
         Ok(Err(refusal)) => refused(&refusal),
         Err(unavailable) => unavailable_wire(&unavailable),
@@ -96,6 +96,7 @@ pub fn head(
             closed: head.closed,
             content_type: head.content_type,
             previous: head.previous,
+            expiry: None,
             request_bytes_max: Some(request_bytes_max),
         }),
         Ok(Err(refusal)) => failed(refused(&refusal)),
@@ -194,6 +195,7 @@ fn refused(refusal: &Refusal) -> Wire {
         Refusal::DigestMismatch => Wire::refusal(400, "PRODUCER_DIGEST_MISMATCH"),
         Refusal::EmptyAppend | Refusal::EmptyArray => Wire::refusal(400, "EMPTY_APPEND"),
         Refusal::InvalidJson => Wire::refusal(400, "INVALID_JSON"),
+        Refusal::NotJsonBoundary => Wire::refusal(400, "NOT_JSON_BOUNDARY"),
         Refusal::MissingContentType => Wire::refusal(400, "MISSING_CONTENT_TYPE"),
         Refusal::ContentTypeMismatch { next: end, .. } => next(409, "CONTENT_TYPE_MISMATCH", end),
         Refusal::StreamSeqConflict { last } => Wire::refusal(409, "STREAM_SEQ_CONFLICT").with("stream-last-seq", last),

@@ -227,6 +227,9 @@ pub enum Refusal {
         /// The last accepted `Stream-Seq`.
         last: String,
     },
+    /// `NOT_JSON_BOUNDARY`, 400: a read of a JSON stream begins inside a message.
+    #[error("the offset lies inside a message")]
+    NotJsonBoundary,
     /// `OFFSET_OUT_OF_RANGE`, 416.
     #[error("the offset lies beyond the end of the stream")]
     OffsetOutOfRange {
@@ -349,6 +352,8 @@ pub struct ReadScope {
     pub object: u64,
     /// Where the read begins.
     pub start: Offset,
+    /// The first offset that can be read.
+    pub retained: Offset,
     /// The stream's end; the read takes at most the bytes between.
     pub next: Offset,
     /// Whether the stream is closed.

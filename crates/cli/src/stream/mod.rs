@@ -7,14 +7,17 @@ use crate::arguments::StreamCommand;
 use crate::exit::{self, Status};
 use crate::output;
 use anyhow::{Context as _, Result};
-use highwater_client::{Answer, Append, Client, Head, Options, Outcome, Stream, StreamUrl};
+use highwater_client::{Answer, Append, Client, Create, Expiry, Head, Options, Outcome, Stream, StreamUrl};
 use serde_json::json;
 use std::sync::Arc;
 
 /// Runs one command.
 pub fn run(command: StreamCommand) -> Result<()> {
     match command {
-        StreamCommand::Create { url, content_type, closed, json } => create(&url, &content_type, closed, json),
+        StreamCommand::Create { url, content_type, ttl, expires_at, closed, json } => {
+            let expiry = ttl.map(Expiry::Ttl).or(expires_at.map(Expiry::At));
+            create(&url, &Create { content_type: &content_type, expiry, close: closed, body: None }, json)
+        }
         StreamCommand::Append { url, file, content_type, close, json } => {
             append::run(&open(&url)?, file.as_deref(), content_type, close, json)
         }
@@ -58,9 +61,9 @@ fn done<T>(stream: &Stream, answer: Answer<T>) -> Result<T> {
     }
 }
 
-fn create(url: &str, content_type: &str, closed: bool, json: bool) -> Result<()> {
+fn create(url: &str, create: &Create<'_>, json: bool) -> Result<()> {
     let stream = open(url)?;
-    let (_, answer) = stream.create(content_type, None, closed);
+    let (_, answer) = stream.create_with(create);
     let made = answer.status == 201;
     done(&stream, answer)?;
     let head = look(&stream)?;
@@ -79,13 +82,25 @@ fn look(stream: &Stream) -> Result<Head> {
     done(stream, head.answer)
 }
 
+/// Whether a stream of this content type holds messages of JSON.
+fn is_json(content_type: &str) -> bool {
+    content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
 fn describe(head: &Head) -> serde_json::Value {
+    let (ttl_s, expires_at) = match &head.expiry {
+        None => (None, None),
+        Some(Expiry::Ttl(ttl_s)) => (Some(ttl_s), None),
+        Some(Expiry::At(at)) => (None, Some(at)),
+    };
     json!({
         "incarnation": head.incarnation.to_string(),
         "next_offset": head.next.0,
         "retained_offset": head.retained.0,
         "closed": head.closed,
         "content_type": head.content_type,
+        "ttl_s": ttl_s,
+        "expires_at": expires_at,
     })
 }
 
@@ -94,12 +109,18 @@ fn head(url: &str, json: bool) -> Result<()> {
     if json {
         return output::json(&describe(&head));
     }
+    let expires = match head.expiry {
+        None => "never".to_owned(),
+        Some(Expiry::Ttl(ttl_s)) => format!("{ttl_s} s after it was last read or written"),
+        Some(Expiry::At(at)) => at,
+    };
     output::table(&[
         ("incarnation", head.incarnation.to_string()),
         ("next offset", head.next.0.to_string()),
         ("retained offset", head.retained.0.to_string()),
         ("closed", head.closed.to_string()),
         ("content type", head.content_type),
+        ("expires", expires),
     ])
 }
 

@@ -1,10 +1,11 @@
 //! Reading a stream to its end, or following it.
 
-use super::done;
+use super::{done, is_json};
 use crate::output;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use highwater_client::{From, Incarnation, Offset, Outcome, Piece, Read, Stream};
 use serde_json::json;
+use serde_json::value::RawValue;
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -51,17 +52,44 @@ fn follow(read: &mut Read, next: Offset, incarnation: Incarnation) {
     read.incarnation = Some(incarnation);
 }
 
+/// Prints what a read found: the bytes of a stream as they are, or of a JSON stream a line for each message.
 fn print(piece: &Piece, json: bool) -> Result<()> {
     if piece.body.is_empty() {
         return Ok(());
     }
+    if is_json(&piece.content_type) {
+        return print_messages(piece, json);
+    }
     if json {
         let hex: String = piece.body.iter().map(|byte| format!("{byte:02x}")).collect();
         let start = piece.next.0.saturating_sub(piece.body.len() as u64);
-        return output::json(&json!({ "offset": start, "next_offset": piece.next.0, "bytes_hex": hex }));
+        return output::json(
+            &json!({ "offset": start, "next_offset": piece.next.0, "bytes_hex": hex, "messages": null }),
+        );
     }
     let mut out = std::io::stdout().lock();
     out.write_all(&piece.body)?;
+    out.flush()?;
+    Ok(())
+}
+
+fn print_messages(piece: &Piece, json: bool) -> Result<()> {
+    let messages: Vec<&RawValue> = serde_json::from_slice(&piece.body)
+        .context("the server's answer is not the array of messages that it names")?;
+    if messages.is_empty() {
+        return Ok(());
+    }
+    if json {
+        // In the stream each message has one byte behind it; in the array that is a comma or the end, and one begins it.
+        let start = piece.next.0.saturating_sub(piece.body.len() as u64 - 1);
+        return output::json(
+            &json!({ "offset": start, "next_offset": piece.next.0, "bytes_hex": null, "messages": messages }),
+        );
+    }
+    let mut out = std::io::stdout().lock();
+    for message in messages {
+        writeln!(out, "{message}")?;
+    }
     out.flush()?;
     Ok(())
 }

@@ -24,7 +24,7 @@ fn a_stream_is_made_written_read_closed_and_deleted() {
     assert_eq!(highwater(["stream", "read", url]).ok(), "one\ntwo\n");
     assert_eq!(highwater(["stream", "read", url, "--offset", "4", "--leader"]).ok(), "two\n");
     let part = highwater(["stream", "read", url, "--offset", "4", "--json"]).json();
-    assert_eq!(part, serde_json::json!({ "offset": 4, "next_offset": 8, "bytes_hex": "74776f0a" }));
+    assert_eq!(part, serde_json::json!({ "offset": 4, "next_offset": 8, "bytes_hex": "74776f0a", "messages": null }));
     highwater(["stream", "read", url, "--offset", "9"]).fails(1, &["OFFSET_OUT_OF_RANGE"]);
     highwater(["stream", "append", url, "--content-type", "text/html", text(&file)])
         .fails(1, &["CONTENT_TYPE_MISMATCH"]);
@@ -52,6 +52,26 @@ fn input_larger_than_one_request_is_appended_whole() {
     let read = highwater(["stream", "read", url]);
     read.ok();
     assert!(read.stdout == bytes, "what was read is not what was appended");
+}
+
+#[test]
+fn a_json_stream_takes_texts_and_prints_a_message_a_line() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let url = &server.url("json");
+    highwater(["stream", "create", url, "--content-type", "application/json", "--ttl", "3600"]).ok();
+    assert!(highwater(["stream", "head", url]).ok().contains("3600 s after it was last read or written"));
+    let appended = highwater_with(["stream", "append", url, "--json"], b"{\"a\": 1.50}\n[2, [3]]\n").json();
+    assert_eq!((&appended["appended_bytes"], &appended["next_offset"]), (&17.into(), &17.into()));
+    assert_eq!(highwater(["stream", "read", url]).ok(), "{\"a\":1.50}\n2\n[3]\n");
+    let part = highwater(["stream", "read", url, "--offset", "9", "--json"]);
+    part.fails(1, &["NOT_JSON_BOUNDARY"]);
+    let part = highwater(["stream", "read", url, "--offset", "11", "--json"]).json();
+    let expected = serde_json::json!({ "offset": 11, "next_offset": 17, "bytes_hex": null, "messages": [2, [3]] });
+    assert_eq!(part, expected);
+    highwater_with(["stream", "append", url], b"4 x").fails(1, &["does not go on as JSON"]);
+    highwater_with(["stream", "append", url, "--close"], b"").ok();
+    assert_eq!(highwater(["stream", "tail", url, "--offset", "11"]).ok(), "2\n[3]\n");
 }
 
 #[test]

@@ -63,6 +63,7 @@ impl From<Refusal> for Error {
             | Refusal::SnapshotDigestMismatch
             | Refusal::InvalidJson
             | Refusal::EmptyArray
+            | Refusal::NotJsonBoundary
             | Refusal::IncarnationMismatch { current: None }
             | Refusal::AlreadyExists
             | Refusal::ProducerLimit
@@ -89,6 +90,7 @@ fn code(refusal: &Refusal) -> Code {
         Refusal::DigestMismatch => Code::ProducerDigestMismatch,
         Refusal::EmptyAppend | Refusal::EmptyArray => Code::EmptyAppend,
         Refusal::InvalidJson => Code::InvalidJson,
+        Refusal::NotJsonBoundary => Code::NotJsonBoundary,
         Refusal::MissingContentType => Code::MissingContentType,
         Refusal::ContentTypeMismatch { .. } => Code::ContentTypeMismatch,
         Refusal::StreamSeqConflict { .. } => Code::StreamSeqConflict,

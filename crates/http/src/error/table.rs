@@ -69,7 +69,7 @@ codes! {
         "An append without a body that does not close the stream, or of a JSON array without a message.",
         "Send bytes, or `Stream-Closed: true`.";
     InvalidJson "INVALID_JSON" 400 None, "",
-        "The body is not JSON, and the stream is.",
+        "The body is not JSON, and the stream is; the message says at which byte. Or it nests so deep that readers could not read it.",
         "Send one JSON text, or an array of messages.";
     InvalidResource "INVALID_RESOURCE" 400 None, "",
         "The token or the offset in an immutable path is not spelled as the server spells it.",
@@ -83,6 +83,9 @@ codes! {
     InvalidPartsCommit "INVALID_PARTS_COMMIT" 400 None, "",
         "A commit of parts whose headers or list are malformed: 1 to 4,096 distinct ids, each followed by one line feed, as many as `Stream-Snapshot-Parts` says, and `Stream-Snapshot-Digest`.",
         "Correct what the message names.";
+    NotJsonBoundary "NOT_JSON_BOUNDARY" 400 None, "",
+        "A read of a JSON stream begins inside a message.",
+        "Go on from an offset that an answer gave.";
     UnknownPart "UNKNOWN_PART" 400 None, "`Stream-Incarnation`",
         "A snapshot names a part twice, or one that is not staged: it was never, was discarded or taken, or waited for more than a day.",
         "Stage it again.";

@@ -16,7 +16,7 @@ use crate::router::App;
 use crate::service::Service;
 use highwater_base::{Incarnation, Offset};
 use highwater_node::ReadRequest;
-use highwater_stream::ReadFrom;
+use highwater_stream::{ReadFrom, Refusal};
 
 /// Digits of the largest offset.
 const OFFSET_DIGITS_MAX: usize = 20;
@@ -49,6 +49,7 @@ pub(crate) async fn check_boundary<S: Service>(
     let (path, from) = (path.to_owned(), ReadFrom::At(offset));
     let request = ReadRequest { path, incarnation, from, length_max: 1, leader: true, wait_ms: None };
     match app.service.read(request).await {
+        Ok(Err(inside @ Refusal::NotJsonBoundary)) => Err(inside.into()),
         Ok(_) => Ok(()),
         Err(why) => {
             tracing::warn!(%why, "an offset of a JSON stream could not be checked");

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use highwater_base::{Digest, Incarnation, Millis, Offset};
 use highwater_control::View;
 use highwater_http::Service;
+use highwater_node::json;
 use highwater_node::{
     ControlAnswer, Durability, GroupState, GroupStatus, Identity, PartsCommit, ReadAnswer, ReadRequest, SnapshotHasher,
     Status, Unavailable, WriteAnswer,
@@ -165,16 +166,27 @@ impl Fake {
             return Ok(Err(refusal));
         }
         let scope = state.machine.check_read(&request.path, state.now, request.incarnation, request.from);
-        Ok(scope.map(|scope| slice(&state, &scope, request.length_max)))
+        Ok(scope.and_then(|scope| slice(&state, &scope, request.length_max)))
     }
 }
 
-fn slice(state: &State, scope: &ReadScope, length_max: u64) -> ReadAnswer {
+fn slice(state: &State, scope: &ReadScope, length_max: u64) -> Result<ReadAnswer, Refusal> {
     let start = scope.start.0;
-    let end = scope.next.0.min(start.saturating_add(length_max));
-    let bytes = state.bytes.get(&scope.object).map_or(&[][..], |bytes| &bytes[start as usize..end as usize]);
+    let mut end = scope.next.0.min(start.saturating_add(length_max));
+    let all = state.bytes.get(&scope.object).map_or(&[][..], Vec::as_slice);
+    if json::is_json(&scope.content_type) && start < end {
+        if start > 0 && all[start as usize - 1] != json::BOUNDARY {
+            return Err(Refusal::NotJsonBoundary);
+        }
+        let whole = match json::whole_bytes(&all[start as usize..end as usize]) {
+            0 => json::first_bytes(&all[start as usize..]).expect("a message ends"),
+            whole => whole,
+        };
+        end = start + whole as u64;
+    }
+    let bytes = &all[start.min(end) as usize..end as usize];
     let up_to_date = end == scope.next.0;
-    ReadAnswer {
+    Ok(ReadAnswer {
         start: scope.start,
         next: highwater_base::Offset(end),
         incarnation: scope.incarnation,
@@ -182,8 +194,9 @@ fn slice(state: &State, scope: &ReadScope, length_max: u64) -> ReadAnswer {
         up_to_date,
         closed: up_to_date && scope.closed,
         body: Bytes::copy_from_slice(bytes),
+        boundary: true,
         timed_out: false,
-    }
+    })
 }
 
 impl Service for Fake {

@@ -1,5 +1,6 @@
 //! The real node behind the real listener: what it stores is there again, and it answers as the fake one does.
 
+use crate::events::Events;
 use crate::inventory::{Driver, check};
 use crate::wire::Server;
 use highwater_client::{Append, Client, From, Key, Options, Read, Stream, StreamUrl, Written};
@@ -220,6 +221,91 @@ fn a_node_whose_every_group_refuses_is_not_ready_and_says_why() {
     assert_eq!(ready.status, 503);
     assert!(ready.text().contains("group 0 is damaged"), "{}", ready.text());
     assert_eq!(server.ask("GET", "/healthz", &[], b"").status, 200);
+    server.stop();
+    node.shutdown().expect("a clean end");
+}
+
+/// Closing a stream cost its readers the last data on another server (its issue 376).
+#[test]
+fn readers_under_load_get_the_last_data_of_a_stream_before_its_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (node, mut server) = open(folder.path());
+    std::thread::scope(|scope| {
+        for stream in 0..8 {
+            let server = &server;
+            scope.spawn(move || {
+                for round in 0..6 {
+                    let path = format!("/v1/stream/load/{stream}-{round}");
+                    server.ask("PUT", &path, &[TEXT], b"first");
+                    let mut readers: Vec<Events> =
+                        (0..3).map(|_| Events::open(server, &format!("{path}?offset=-1&live=sse"), &[])).collect();
+                    let body = vec![b'z'; 1 << (round * 3)];
+                    assert_eq!(server.ask("POST", &path, &[TEXT, ("stream-closed", "true")], &body).status, 204);
+                    for events in readers.iter_mut().map(Events::rest) {
+                        let data: usize = events.iter().filter(|e| e.kind == "data").map(|e| e.data.len()).sum();
+                        assert_eq!(data, 5 + body.len(), "{path}");
+                        assert_eq!(events.last().map(|end| end.says().2), Some(true), "{path}");
+                    }
+                }
+            });
+        }
+    });
+    server.stop();
+    node.shutdown().expect("a clean end");
+}
+
+#[test]
+fn events_of_a_real_node_go_on_through_checkpoints() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (node, mut server) = open_with(Config {
+        groups: 1,
+        wal_segment_bytes: 1 << 20,
+        wal_bytes_max: 8 << 20,
+        checkpoint_bytes: 1 << 20,
+        ..Config::new(folder.path())
+    });
+    server.ask("PUT", PATH, &[TEXT], b"");
+    let mut events = Events::open(&server, &format!("{PATH}?offset=0&live=sse"), &[]);
+    let written: String = std::thread::scope(|scope| {
+        let server = &server;
+        let writer = scope.spawn(move || {
+            let mut written = String::new();
+            for round in 0..60usize {
+                let body = format!("{round}:").repeat(20_000);
+                let headers = if round == 59 { &[TEXT, ("stream-closed", "true")][..] } else { &[TEXT] };
+                assert_eq!(server.ask("POST", PATH, headers, body.as_bytes()).status, 204);
+                written.push_str(&body);
+            }
+            written
+        });
+        writer.join().expect("a writer")
+    });
+    let read: String = events.rest().into_iter().filter(|e| e.kind == "data").map(|e| e.data).collect();
+    assert!(read == written, "{} of {} bytes", read.len(), written.len());
+    server.stop();
+    node.shutdown().expect("a clean end");
+}
+
+#[test]
+fn a_message_larger_than_an_answer_comes_whole_and_its_neighbours_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (node, mut server) = open_with(Config { groups: 1, ..Config::new(folder.path()) });
+    let json = ("content-type", "application/json");
+    server.ask("PUT", PATH, &[json], b"[1]");
+    let long = format!("\"{}\"", "m".repeat((17 << 20) - 3));
+    assert_eq!(server.ask("POST", PATH, &[json], long.as_bytes()).status, 204);
+    assert_eq!(server.ask("POST", PATH, &[json], b"[2,3]").next(), 2 + (17 << 20) + 4);
+    let mut offset = 0;
+    for (text, up_to_date) in [("[1]".to_owned(), false), (format!("[{long}]"), false), ("[2,3]".to_owned(), true)] {
+        let answer = server.ask("GET", &format!("{PATH}?offset={offset}"), &[], b"");
+        assert!(answer.text() == text, "at {offset}: {} bytes", answer.body.len());
+        assert_eq!(answer.header("stream-up-to-date").is_some(), up_to_date, "at {offset}");
+        offset = answer.next();
+    }
+    for inside in [1, 3, 9 << 20, (17 << 20) + 1] {
+        let answer = server.ask("GET", &format!("{PATH}?offset={inside}"), &[], b"");
+        assert_eq!(answer.told(), (400, "NOT_JSON_BOUNDARY".to_owned()), "{inside}");
+    }
     server.stop();
     node.shutdown().expect("a clean end");
 }

@@ -2,7 +2,8 @@
 
 use super::snapshot::{ObjectLocated, SnapshotAnswer, SnapshotQuestion};
 use crate::api::{ControlAnswer, ReadAnswer, ReadRequest, Unavailable, WriteAnswer};
-use bytes::Bytes;
+use crate::json;
+use bytes::{Buf, Bytes};
 use highwater_base::{GroupId, Incarnation, Millis, Offset, OwnerId};
 use highwater_consensus::entry::ENTRY_HEADER_BYTES;
 use highwater_store::{Checkpoint, CheckpointDone, CheckpointError, Pin, ReadError, ReadPlan, Reclaim, StoreReader};
@@ -226,6 +227,8 @@ pub struct ReadLocated {
     pub closed: bool,
     /// Whether the read waited and nothing came.
     pub timed_out: bool,
+    /// Whether the plan begins with the byte in front of `start`, which tells whether that is between two messages.
+    pub led: bool,
 }
 
 impl ReadLocated {
@@ -233,11 +236,15 @@ impl ReadLocated {
     /// # Errors
     /// `Moved` if they must be located again, or what is wrong.
     pub fn fetch(self, reader: Option<&StoreReader>) -> Result<ReadAnswer, ReadError> {
-        let body = match (&self.plan, reader) {
+        let mut body = match (&self.plan, reader) {
             (Some(plan), Some(reader)) => reader.read(plan)?,
             (Some(_), None) => return Err(ReadError::Log("the group's files were not opened".to_owned())),
             (None, _) => Bytes::new(),
         };
+        let boundary = !self.led || body.first() == Some(&json::BOUNDARY);
+        if self.led {
+            body.advance(1);
+        }
         Ok(ReadAnswer {
             start: self.start,
             next: self.next,
@@ -246,6 +253,7 @@ impl ReadLocated {
             up_to_date: self.up_to_date,
             closed: self.closed,
             body,
+            boundary,
             timed_out: self.timed_out,
         })
     }

@@ -9,6 +9,7 @@ use super::input::{Answer, Now, Output, ReadLocated};
 use super::snapshot::SnapshotQuestion;
 use super::wait::Waiter;
 use crate::api::{ReadRequest, Unavailable};
+use crate::json;
 use highwater_base::{Incarnation, Millis, Offset, limits};
 use highwater_consensus::ReadConfirmed;
 use highwater_stream::{ProducerKey, ReadFrom, ReadScope, Refusal};
@@ -179,7 +180,10 @@ impl<T> GroupCore<T> {
 
     fn located(&self, scope: ReadScope, length_max: u64) -> ReadLocated {
         let length = scope.next.since(scope.start).min(length_max).min(limits::READ_BYTES_MAX);
-        let plan = (length > 0).then(|| self.store.plan_read(scope.object, scope.start.0, length));
+        // The first byte of a stream, and the first that retention left, have none in front of them.
+        let led = length > 0 && scope.start > scope.retained && json::is_json(&scope.content_type);
+        let (from, length) = if led { (scope.start.0 - 1, length + 1) } else { (scope.start.0, length) };
+        let plan = (length > 0).then(|| self.store.plan_read(scope.object, from, length));
         // A plan of very many small pieces ends early.
         let next = plan.as_ref().map_or(scope.start, |plan| Offset(plan.end()));
         let up_to_date = next == scope.next;
@@ -193,6 +197,7 @@ impl<T> GroupCore<T> {
             up_to_date,
             closed: scope.closed && up_to_date,
             timed_out: false,
+            led,
         }
     }
 }

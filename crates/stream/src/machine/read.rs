@@ -56,6 +56,7 @@ impl Machine {
             incarnation: current,
             object,
             start,
+            retained: stream.retained,
             next: stream.next,
             closed: stream.closed,
             content_type: stream.content_type.as_ref().to_owned(),

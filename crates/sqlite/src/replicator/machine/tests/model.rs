@@ -172,6 +172,7 @@ impl Server {
             closed: false,
             content_type: crate::batch::CONTENT_TYPE.to_owned(),
             previous: None,
+            expiry: None,
             request_bytes_max: Some(32 << 20),
         };
         HeadAnswer { identity: Some(Identity { protocol: 11, cluster_id: CLUSTER.to_owned() }), answer: done(head) }
@@ -194,6 +195,7 @@ impl Server {
         let to = end.min(from + bytes_max as usize);
         done(Piece {
             body: self.bytes[from..to].to_vec().into(),
+            content_type: crate::batch::CONTENT_TYPE.to_owned(),
             next: Offset(to as u64),
             incarnation: incarnation(),
             up_to_date: to == end,

@@ -34,6 +34,13 @@ impl Verdict {
     pub fn is_whole(self) -> bool {
         self == Self::Whole
     }
+
+    /// Whether it is not a frame that is missing but the state file, without which nobody knows what is: every owner has
+    /// this verdict then. No frame begins at a segment's first byte, and a missing segment is `Damaged`.
+    #[must_use]
+    pub fn is_state_lost(self) -> bool {
+        matches!(self, Self::Recovering { offset: 0, .. })
+    }
 }
 
 /// What is known about one owner.

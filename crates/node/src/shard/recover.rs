@@ -127,6 +127,13 @@ impl<T> ShardCore<T> {
 fn open_group(recovery: &Recovery<'_>, owner: OwnerId) -> Result<Recovering, String> {
     match recovery.recovered.verdict(owner) {
         Verdict::Whole => {}
+        verdict if verdict.is_state_lost() => {
+            return Err(
+                "the log's file wal/state was missing or damaged when a server started here, so that nobody knows \
+                        what of its log is missing; its files are kept, and a backup can be restored elsewhere"
+                    .to_owned(),
+            );
+        }
         Verdict::Recovering { segment, offset } => {
             return Err(format!("the end of its log was lost: segment {segment}, byte {offset}"));
         }

@@ -3,6 +3,7 @@
 use crate::harness::{Host, config};
 use highwater_base::random::SplitMix;
 use highwater_disk::{Disk, OpenMode};
+use highwater_node::GroupState;
 use highwater_node::OpenError;
 use highwater_node::config::Config;
 use highwater_node::solo::Solo;
@@ -36,6 +37,30 @@ fn each_directory_names_its_log_at_random_and_keeps_the_name() {
     one.kill();
     one.open().expect("opens");
     assert_eq!(identity(&one), before);
+}
+
+/// The story: the log's state file was lost, every group refused to serve for the byte 0 of a segment, and nothing named
+/// the file.
+#[test]
+fn a_lost_state_file_of_the_log_is_named_by_every_group_that_refuses_and_at_every_start() {
+    for damaged in [false, true] {
+        let mut host = Host::serving(1);
+        host.create("s");
+        host.kill();
+        let state = Path::new("/data/wal/state");
+        match damaged {
+            false => host.disk.remove(state).expect("removed"),
+            true => host.disk.flip_bit(state, 20).expect("a byte"),
+        }
+        for start in 0..2 {
+            host.open().expect("the node opens, to say so");
+            for group in host.node().core().status() {
+                let GroupState::Damaged(reason) = &group.state else { panic!("start {start}: {group:?}") };
+                assert!(reason.contains("wal/state"), "start {start}: {reason}");
+            }
+            host.kill();
+        }
+    }
 }
 
 #[test]

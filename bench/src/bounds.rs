@@ -124,5 +124,5 @@ async fn until_killed(subject: Subject, template: crate::subject::Template, coun
 async fn tail(subject: &Subject, stream: &str) -> Result<u64> {
     let mut wire = Wire::connect(subject.address).await?;
     wire.send(&request("HEAD", &subject.path(stream), "", b"")).await?;
-    wire.head().await?.next_offset.context("a tail")
+    wire.head().await?.next_offset.and_then(|next| next.number()).context("a tail")
 }

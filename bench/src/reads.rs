@@ -82,7 +82,7 @@ pub fn catch_up(subject: &Subject, connections: usize, duration: Duration) -> Re
                         })
                         .await?;
                     ensure!(head.status == 200, "{}", head.status);
-                    let next = head.next_offset.map(|next| next.to_string());
+                    let next = head.next_offset.map(|next| next.text().to_owned());
                     offset = next.filter(|_| !head.up_to_date).unwrap_or_else(|| "-1".to_owned());
                 }
                 Ok(())
@@ -103,7 +103,8 @@ pub fn tail(subject: &Subject, connections: usize, duration: Duration) -> Result
         fill(subject, &name, 256 << 10).await?;
         let end = crate::load::get(subject, &format!("{}?offset=now", subject.path(&format!("{name}0")))).await?;
         let offset = end.next_offset.context("the tail")?;
-        let ask = request("GET", &format!("{}?offset={offset:020}", subject.path(&format!("{name}0"))), "", b"");
+        let path = format!("{}?offset={}", subject.path(&format!("{name}0")), offset.text());
+        let ask = request("GET", &path, "", b"");
         let begun = Instant::now();
         let mut readers: JoinSet<Result<Recorder>> = JoinSet::new();
         for _ in 0..connections {

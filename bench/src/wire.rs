@@ -13,12 +13,37 @@ const BUFFER_BYTES: usize = 64 << 10;
 pub struct Head {
     /// The status code.
     pub status: u16,
-    /// `Stream-Next-Offset`, where it is a plain number.
-    pub next_offset: Option<u64>,
+    /// `Stream-Next-Offset`, as the server writes it.
+    pub next_offset: Option<Next>,
     /// Whether the read reached the stream's end.
     pub up_to_date: bool,
     length: Option<usize>,
     chunked: bool,
+}
+
+/// An offset, which is a server's own text.
+#[derive(Debug, Clone, Copy)]
+pub struct Next {
+    text: [u8; 64],
+    length: usize,
+}
+
+impl Next {
+    fn of(value: &[u8]) -> Option<Self> {
+        let mut text = [0; 64];
+        text.get_mut(..value.len())?.copy_from_slice(value);
+        Some(Self { text, length: value.len() })
+    }
+
+    /// Its text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.text[..self.length]).unwrap_or_default()
+    }
+
+    /// Its number, where it is one.
+    pub fn number(&self) -> Option<u64> {
+        self.text().parse().ok()
+    }
 }
 
 /// One connection.
@@ -154,7 +179,7 @@ fn parse(head: &[u8]) -> Result<Head> {
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             parsed.chunked = value.eq_ignore_ascii_case(b"chunked");
         } else if name.eq_ignore_ascii_case(b"stream-next-offset") {
-            parsed.next_offset = number().map(|offset: usize| offset as u64);
+            parsed.next_offset = Next::of(value);
         } else if name.eq_ignore_ascii_case(b"stream-up-to-date") {
             parsed.up_to_date = true;
         }

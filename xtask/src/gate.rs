@@ -16,12 +16,13 @@ struct Step {
 }
 
 /// Cheap and decisive steps come first.
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
     Step { name: "format", minutes_planned: 1, run: || run("cargo", &["fmt", "--all", "--check"]) },
     Step { name: "lints", minutes_planned: 6, run: lints },
     Step { name: "tests", minutes_planned: 14, run: tests },
     Step { name: "demo", minutes_planned: 4, run: || process::demo(&["--quick"]) },
     Step { name: "suite", minutes_planned: 5, run: || interop::suite(&[]) },
+    Step { name: "clients", minutes_planned: 2, run: || interop::clients(&[]) },
     Step { name: "docs", minutes_planned: 2, run: docs },
     Step { name: "bench", minutes_planned: 2, run: bench },
 ];

@@ -28,6 +28,15 @@ pub enum Tool {
         #[arg(long)]
         json: bool,
     },
+    /// Ask a server whether it serves
+    Health {
+        /// A listener of it without TLS
+        #[arg(default_value = "http://127.0.0.1:4437")]
+        url: String,
+        /// Print the answer as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Write and read a stream
     #[command(subcommand)]
     Stream(StreamCommand),

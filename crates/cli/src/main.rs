@@ -6,6 +6,7 @@ mod check_config;
 mod config;
 mod db;
 mod exit;
+mod health;
 mod output;
 mod serve;
 mod stream;
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.tool {
         Tool::Serve(settings) => serve::run(&settings),
+        Tool::Health { url, json } => health::run(&url, json),
         Tool::CheckConfig { settings, json } => check_config::run(&settings, json),
         Tool::Stream(command) => stream::run(command),
         Tool::Db(command) => db::run(command),

@@ -1,49 +1,15 @@
 //! Health, readiness, metrics and status.
 
 use crate::error::{Code, Error};
+use crate::metrics::{self, line, number};
 use crate::router::App;
 use crate::service::Service;
 use axum::Json;
 use axum::extract::State;
-use axum::http::{Method, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use highwater_node::{GroupState, Status};
 use serde_json::json;
-use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Answered requests, by method and class of status.
-#[derive(Debug, Default)]
-pub(crate) struct Counts([[AtomicU64; CLASSES]; METHODS.len()]);
-
-/// 1xx to 5xx; a status of another class does not exist.
-const CLASSES: usize = 5;
-
-const METHODS: [&str; 7] = ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "other"];
-
-impl Counts {
-    /// Counts one answer.
-    pub(crate) fn count(&self, method: &Method, status: StatusCode) {
-        let row = METHODS.iter().position(|name| *name == method.as_str()).unwrap_or(METHODS.len() - 1);
-        let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES) - 1;
-        self.0[row][class].fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn render(&self, out: &mut String) {
-        header_lines(out, "highwater_http_requests", "counter", "Answered requests.");
-        for (method, classes) in METHODS.iter().zip(&self.0) {
-            for (class, count) in (1..).zip(classes) {
-                let count = count.load(Ordering::Relaxed);
-                if count > 0 {
-                    line(
-                        out,
-                        &format!("highwater_http_requests_total{{method=\"{method}\",status=\"{class}xx\"}} {count}"),
-                    );
-                }
-            }
-        }
-    }
-}
 
 /// `/healthz`: the process answers.
 pub(crate) async fn health() -> Response {
@@ -105,10 +71,9 @@ pub(crate) async fn metrics<S: Service>(State(app): State<App<S>>) -> Result<Res
     let status = ask(&app).await?;
     let mut out = String::new();
     app.counts.render(&mut out);
+    metrics::render_traffic(&app.traffic, &mut out);
     for (name, kind, help, value) in numbers(&status) {
-        header_lines(&mut out, name, kind, help);
-        let suffix = if kind == "counter" { "_total" } else { "" };
-        line(&mut out, &format!("{name}{suffix} {value}"));
+        number(&mut out, name, kind, help, value);
     }
     crate::storage::render(&status, &mut out);
     line(&mut out, "# EOF");
@@ -116,7 +81,7 @@ pub(crate) async fn metrics<S: Service>(State(app): State<App<S>>) -> Result<Res
     Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")], out).into_response())
 }
 
-fn numbers(status: &Status) -> [(&'static str, &'static str, &'static str, u64); 12] {
+fn numbers(status: &Status) -> [(&'static str, &'static str, &'static str, u64); 14] {
     let groups = |of: fn(&highwater_node::GroupStatus) -> u64| status.groups.iter().map(of).sum::<u64>();
     let serving = |group: &highwater_node::GroupStatus| u64::from(group.state == GroupState::Serving);
     [
@@ -130,17 +95,19 @@ fn numbers(status: &Status) -> [(&'static str, &'static str, &'static str, u64);
         ("highwater_wal_syncs", "counter", "Syncs of the log.", status.wal_syncs),
         ("highwater_wal_batches", "counter", "Batches written to the log.", status.wal_batches),
         ("highwater_ingress_bytes", "gauge", "Bytes of request bodies in flight.", status.ingress_bytes),
+        (
+            "highwater_uncommitted_bytes",
+            "gauge",
+            "Bytes of writes that are proposed and not yet applied.",
+            status.uncommitted_bytes,
+        ),
+        (
+            "highwater_read_bytes_held",
+            "gauge",
+            "Bytes of answers that their readers have not taken yet.",
+            status.read_bytes_held,
+        ),
         ("highwater_live_reads", "gauge", "Readers that wait for more.", status.live_reads),
         ("highwater_snapshot_commits", "gauge", "Snapshots whose parts are being verified.", status.snapshot_commits),
     ]
-}
-
-pub(crate) fn header_lines(out: &mut String, name: &str, kind: &str, help: &str) {
-    line(out, &format!("# TYPE {name} {kind}"));
-    line(out, &format!("# HELP {name} {help}"));
-}
-
-pub(crate) fn line(out: &mut String, text: &str) {
-    // Writing to a string cannot fail.
-    writeln!(out, "{text}").expect("a string takes every line");
 }

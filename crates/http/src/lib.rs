@@ -19,7 +19,8 @@
 //! - `auth`: who asks with which key, what that key may do, and what its account's plan allows
 //! - `manage`: the routes of keys, accounts and plans
 //! - `anything`: the readers of requests, for fuzzers
-//! - `admin`, `storage`: health, readiness, metrics and status; `backup`: taking one
+//! - `admin`, `storage`: health, readiness, metrics and status; `metrics`: what is counted and how it is written;
+//!   `observe`: what is told of a request; `backup`: taking one
 //!
 //! # Invariants
 //! No body is larger than the request limit, no queue or wait is without a bound. A refusal is sent whole: the body
@@ -53,8 +54,10 @@ mod head;
 mod immutable;
 mod json;
 mod manage;
+mod metrics;
 mod names;
 pub mod network;
+mod observe;
 pub mod options;
 mod path;
 mod places;

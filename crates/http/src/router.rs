@@ -7,6 +7,8 @@ use crate::cors::Pages;
 use crate::error::{Code, Error};
 use crate::front::Arrival;
 use crate::head::identify;
+use crate::metrics::Counts;
+use crate::observe::Observed;
 use crate::options::HttpOptions;
 use crate::path::{self, Part, Target};
 use crate::service::Service;
@@ -36,7 +38,7 @@ pub(crate) struct App<S> {
     pub service: S,
     pub options: Arc<HttpOptions>,
     pub answers: Budget,
-    pub counts: Arc<admin::Counts>,
+    pub counts: Arc<Counts>,
     /// The moment from which readers that wait are answered.
     pub closing: Closing,
     pub traffic: Arc<Traffic>,
@@ -106,6 +108,7 @@ async fn around<S: Service>(State(app): State<App<S>>, request: Request, next: N
     let (request, leftover) = drain::watch(request);
     let (mut head, body) = request.into_parts();
     let arrival = arrive(&mut head);
+    let observed = Observed::begin(&head, &arrival);
     let asker = auth::asker(&head, &arrival);
     let Judged { open, pages, body } = judge(&app, &mut head, &arrival, body);
     let mut response = match body {
@@ -122,7 +125,7 @@ async fn around<S: Service>(State(app): State<App<S>>, request: Request, next: N
         cors::mark_stream(response.headers_mut(), &pages);
     }
     cors::mark(response.headers_mut());
-    app.counts.count(&method, response.status());
+    observed.end(&app, &response);
     let response = match leftover {
         Some(leftover) => leftover.follow(response, &app.options),
         None => response,

@@ -1,6 +1,6 @@
 //! The metrics of what lies on disk, by group, and of the search for damage.
 
-use crate::admin::{header_lines, line};
+use crate::metrics::{header_lines, line};
 use highwater_node::{Status, StorageBytes};
 
 /// A group's number of bytes.

@@ -25,6 +25,8 @@ pub(crate) struct Traffic {
     pub refusals_told: Rare,
     /// What of failed handshakes goes to the log.
     pub failures_told: Rare,
+    /// What of slow requests does.
+    pub slow_told: Rare,
 }
 
 impl Traffic {

@@ -94,7 +94,12 @@ impl Node {
         match starts.recv() {
             Ok(Ok(())) => {
                 let identity = &node.shared.identity;
-                tracing::info!(cluster = identity.cluster_id, node = identity.node_id, "the node serves");
+                tracing::info!(
+                    event = "node_open",
+                    cluster = identity.cluster_id,
+                    node = identity.node_id,
+                    "the node serves"
+                );
                 Ok(node)
             }
             Ok(Err(reason)) => Err(OpenError::LogFailed(reason)),
@@ -127,11 +132,11 @@ impl Node {
         // In this order: the shard owns the work for the checkpointer, and both use the log.
         for thread in [shard, checkpointer, scrubber.thread] {
             if thread.join().is_err() {
-                tracing::error!("a thread of the node had panicked");
+                tracing::error!(event = "thread_panicked", "a thread of the node had panicked");
             }
         }
         if let Err(error) = writer.stop() {
-            tracing::error!(%error, "the log was not closed");
+            tracing::error!(event = "log_not_closed", %error, "the log was not closed");
         }
     }
 }

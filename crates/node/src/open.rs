@@ -164,7 +164,12 @@ fn make(config: &Config, disk: &dyn Disk, random: &mut dyn Random) -> Result<Clu
     }
     let cluster = ClusterFile::draw(config.groups, random);
     cluster.write(disk, data).map_err(failed)?;
-    tracing::info!(cluster = cluster.cluster_id, groups = cluster.groups, "a data directory was made");
+    tracing::info!(
+        event = "directory_made",
+        cluster = cluster.cluster_id,
+        groups = cluster.groups,
+        "a data directory was made"
+    );
     Ok(cluster)
 }
 
@@ -193,13 +198,25 @@ fn report(cluster: &ClusterFile, recovered: &Recovered) {
     let cut = recovered.cut();
     match recovered.last_run() {
         LastRun::New | LastRun::Clean => {
-            tracing::info!(cluster = cluster.cluster_id, "the log was closed cleanly");
+            tracing::info!(event = "log_recovered", cluster = cluster.cluster_id, "the log was closed cleanly");
         }
         LastRun::Crashed { same_boot } => {
-            tracing::info!(cluster = cluster.cluster_id, same_boot, ?cut, "the log was not closed; it was recovered");
+            tracing::info!(
+                event = "log_recovered",
+                cluster = cluster.cluster_id,
+                same_boot,
+                ?cut,
+                "the log was not closed; it was recovered"
+            );
         }
         LastRun::Poisoned(reason) => {
-            tracing::warn!(cluster = cluster.cluster_id, reason, ?cut, "the log had failed; it was recovered");
+            tracing::warn!(
+                event = "log_recovered",
+                cluster = cluster.cluster_id,
+                reason,
+                ?cut,
+                "the log had failed; it was recovered"
+            );
         }
     }
 }

@@ -124,7 +124,18 @@ impl Faults {
             return;
         }
         let StorageFault { group, file, position, what, stream, snapshot, from, to } = &fault;
-        tracing::error!(group, file, position, what, ?stream, snapshot, ?from, ?to, "bytes on disk are damaged");
+        tracing::error!(
+            event = "bytes_damaged",
+            group,
+            file,
+            position,
+            what,
+            ?stream,
+            snapshot,
+            ?from,
+            ?to,
+            "bytes on disk are damaged"
+        );
         if let Some(running) = &mut known.status.running {
             running.faults += 1;
         }

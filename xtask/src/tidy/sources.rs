@@ -102,3 +102,17 @@ fn every_report_in_the_docs_names_a_test_that_is_there() {
     let named = named_tests("docs/reference/reports.md");
     assert!(named > 12, "only {named} reports name a test");
 }
+
+/// A line on who can reach what that nothing proves is a hope.
+#[test]
+fn every_line_of_the_security_page_names_a_test_that_is_there() {
+    const PAGE: &str = "docs/explanation/security.md";
+    let named = named_tests(PAGE);
+    assert!(named > 40, "only {named} lines name a test");
+    let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is there");
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
+    for row in rows.filter(|row| !row.contains("| proven by |")) {
+        let proof = row.trim_end_matches(['|', ' ']).rsplit('|').next().unwrap_or_default();
+        assert!(proof.trim().starts_with('`'), "nothing proves: {row}");
+    }
+}

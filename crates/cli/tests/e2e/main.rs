@@ -11,6 +11,7 @@ mod existing;
 mod fencing;
 mod hosts;
 mod load;
+mod packaging;
 mod reference;
 mod reports;
 mod server;

@@ -137,6 +137,8 @@ fn every_command_prints_the_members_that_the_page_names_and_no_others() {
     check.run("stream head", &[url], b"").ok();
     check.run("stream close", &[url], b"").ok();
     check.run("stream tail", &[url, "--offset", "0"], b"").ok();
+    check.run("health", &[&format!("http://127.0.0.1:{}", server.port)], b"").ok();
+    check.run("health", &["http://127.0.0.1:9"], b"").fails(5, &["does not serve"]);
     check.run("check-config", &["--data", text(&folder.path().join("none"))], b"").ok();
     let (backup, data) = (folder.path().join("backup"), folder.path().join("restored"));
     check.run("backup", &[&server.url("").replace("/v1/stream/", ""), text(&backup)], b"").ok();

@@ -109,6 +109,7 @@ impl IntoResponse for Error {
         for (name, value) in self.headers {
             headers.insert(name, value);
         }
+        response.extensions_mut().insert(self.code);
         response
     }
 }

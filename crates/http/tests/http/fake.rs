@@ -241,9 +241,12 @@ impl Service for Fake {
             live_reads: 0,
             read_bytes_held: 0,
             disk_free_bytes: Some(1 << 30),
-            scrub: highwater_node::ScrubStatus::default(),
             snapshot_commits: 0,
             backups: 0,
+            scrub: highwater_node::ScrubStatus {
+                last: Some(highwater_node::ScrubPass { ended_ms: Some(1_000), ..Default::default() }),
+                ..Default::default()
+            },
         }
     }
 

@@ -115,7 +115,7 @@ impl<T> GroupCore<T> {
     fn checkpoint_failed(&mut self, error: CheckpointError, monotonic: u64) {
         let state = &mut self.checkpoint;
         if !state.failing {
-            tracing::warn!(group = %self.owner, error = %error, "a checkpoint failed and will be tried again");
+            tracing::warn!(event = "checkpoint_failed", group = %self.owner, error = %error, "a checkpoint failed and will be tried again");
         }
         state.failing = true;
         state.not_before = monotonic.saturating_add(RETRY_MS);

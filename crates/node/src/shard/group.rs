@@ -106,7 +106,7 @@ impl<T> GroupCore<T> {
 
     /// Stops for good: everyone who waits is told, and nothing is applied any more. What is on disk stays.
     pub fn stop(&mut self, reason: String, out: &mut Vec<Output<T>>) {
-        tracing::error!(group = %self.owner, reason, "a group stopped");
+        tracing::error!(event = "group_stopped", group = %self.owner, reason, "a group stopped");
         self.state = GroupState::Stopped(reason);
         out.push(Output::Abandon(self.owner));
         self.abandon(&Unavailable::ApplyStopped, out);

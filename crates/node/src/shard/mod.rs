@@ -369,7 +369,11 @@ impl<T: Token> ShardCore<T> {
             }
             Err(AppendError::Full { bytes }) => {
                 if self.full.is_none() {
-                    tracing::warn!(bytes, "the log is full; writes are refused until a checkpoint makes room");
+                    tracing::warn!(
+                        event = "log_full",
+                        bytes,
+                        "the log is full; writes are refused until a checkpoint makes room"
+                    );
                 }
                 let since_tick = self.full.map_or(self.ticks, |full| full.since_tick);
                 self.full = Some(Full { since_tick, asked_again: false });
@@ -398,7 +402,7 @@ impl<T: Token> ShardCore<T> {
         if self.failed.is_some() {
             return;
         }
-        tracing::error!(reason, "the node failed and stops");
+        tracing::error!(event = "node_failed", reason, "the node failed and stops");
         for slot in &mut self.slots {
             if let Some(group) = slot.up() {
                 group.abandon(&Unavailable::ApplyStopped, out);

@@ -99,7 +99,7 @@ impl<T> ShardCore<T> {
             slots.push(match up {
                 Ok(group) => Slot::Up(Box::new(group)),
                 Err(reason) => {
-                    tracing::error!(group = %owner, reason, "a group cannot be believed and refuses to serve");
+                    tracing::error!(event = "group_damaged", group = %owner, reason, "a group cannot be believed and refuses to serve");
                     Slot::Down(GroupState::Damaged(reason))
                 }
             });

@@ -82,7 +82,7 @@ impl Scrub {
             }
         }
         if let Some(pass) = known.ended(wall_ms()) {
-            tracing::info!(bytes = pass.bytes, faults = pass.faults, "a scrub ended");
+            tracing::info!(event = "scrub_ended", bytes = pass.bytes, faults = pass.faults, "a scrub ended");
         }
         true
     }

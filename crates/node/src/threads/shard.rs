@@ -126,7 +126,7 @@ impl Shard {
     /// Nobody is served any more, because a thread panicked. Whoever waits hears that nobody will answer; the core takes
     /// no further turn, which might panic in its turn.
     pub fn abandon(&self, reason: String) {
-        tracing::error!(reason, "the node failed and stops");
+        tracing::error!(event = "node_failed", reason, "the node failed and stops");
         self.shared.fail(reason);
         drop(self.engine().take());
         drop(std::mem::take(&mut *self.inbox()));

@@ -366,7 +366,7 @@ fn commits_are_bounded_and_one_of_a_stream_runs_at_a_time() {
         for _ in 0..8 {
             parts.push(stage(&handle, &body).await.expect("serves"));
         }
-        let head = named(0, &vec![&body[..]; 8]);
+        let head = named(0, &[&body[..]; 8]);
         let (first, second) = tokio::join!(try_commit(&handle, head, &parts), try_commit(&handle, head, &parts));
         let mut answers = [first, second];
         answers.sort_by_key(Result::is_err);

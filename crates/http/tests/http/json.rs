@@ -206,3 +206,20 @@ fn a_large_body_is_taken_apart_and_comes_back_in_several_answers() {
         offset = answer.next();
     }
 }
+
+/// A snapshot, or retention, up to the middle of a message would leave half of one at the front of what can be read.
+#[test]
+fn snapshots_and_retention_end_between_two_messages() {
+    let server = Server::start(Fake::new());
+    server.ask("PUT", PATH, &[JSON], b"[11,22,33]");
+    let put =
+        |part: &str, offset: u64| server.ask("PUT", &format!("{PATH}/{part}/{offset}"), &[JSON], b"the state").told();
+    for (part, done) in [("snapshot", 204), ("retention", 204)] {
+        for inside in [1, 2, 4, 5, 8] {
+            assert_eq!(put(part, inside), (400, "NOT_JSON_BOUNDARY".to_owned()), "{part} {inside}");
+        }
+        assert_eq!(put(part, 6).0, done, "{part}");
+    }
+    assert_eq!(get(&server, "offset=-1").status, 410);
+    assert_eq!(get(&server, "offset=6").text(), "[33]");
+}

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::config::KEYS;
+use crate::manage::arguments::{AccountCommand, KeyCommand, PlanCommand};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -93,6 +94,15 @@ pub enum BackupCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Make, list and revoke keys
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Make, list and change accounts
+    #[command(subcommand)]
+    Account(AccountCommand),
+    /// Make, list and change plans
+    #[command(subcommand)]
+    Plan(PlanCommand),
 }
 
 /// The flags of `serve`, made from the table of settings.

@@ -7,6 +7,7 @@ mod config;
 mod db;
 mod exit;
 mod health;
+mod manage;
 mod output;
 mod serve;
 mod stream;
@@ -25,6 +26,9 @@ fn main() -> ExitCode {
         Tool::Db(command) => db::run(command),
         Tool::Backup(arguments) => backup::run(arguments),
         Tool::Restore { backup, data, json } => backup::restore(&backup, &data, json),
+        Tool::Key(command) => manage::key(command),
+        Tool::Account(command) => manage::account(command),
+        Tool::Plan(command) => manage::plan(command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

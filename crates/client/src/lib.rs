@@ -10,6 +10,7 @@
 //! - [`producer`]: receipts, and refusals that speak of a producer's key
 //! - [`head`]: identity and state of a stream
 //! - [`headers`], [`error_body`], [`retry_after`], [`url`]: strict readers of what arrives and of what people give
+//! - [`manage`]: requests about keys, accounts and plans
 //! - [`exchange`]: one request over one kept connection
 //! - `transport`: giving up for want of progress
 //! - [`backup`]: taking a backup
@@ -31,6 +32,7 @@ pub mod error_body;
 pub mod exchange;
 pub mod head;
 pub mod headers;
+pub mod manage;
 pub mod producer;
 pub mod retry_after;
 pub mod stream;
@@ -43,6 +45,7 @@ pub use classify::{Answer, Outcome, Refusal, WriteKind, Written, classify};
 pub use exchange::{Client, Options, SetupError};
 pub use head::{Head, Identity, PROTOCOL};
 pub use highwater_base::{Incarnation, Offset};
+pub use manage::{Managed, Verb};
 pub use producer::{ClosedBy, ClosedEpoch, ProducerRefusal, Receipt};
 pub use stream::{Append, Create, Expiry, From, HeadAnswer, Key, Piece, Read, Stream};
 pub use token::{TokenId, TokenSource};

@@ -25,7 +25,7 @@ impl KeyId {
 
     /// The id of a drawn number, of which the lower 60 bits count.
     #[must_use]
-    pub fn new(number: u64) -> Self {
+    pub const fn new(number: u64) -> Self {
         Self(number & Self::NUMBER_MAX)
     }
 

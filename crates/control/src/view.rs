@@ -6,6 +6,7 @@ use crate::record::{Account, Key, Plan};
 use crate::scope::Scope;
 use highwater_base::Millis;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -100,6 +101,12 @@ impl View {
     #[must_use]
     pub fn owner_of(&self, path: &str) -> Option<&Arc<Account>> {
         bucket_of(path).and_then(|bucket| self.owners.get(bucket))
+    }
+
+    /// Up to `count` buckets that accounts have, in order, behind one of them, or from the first on.
+    pub fn buckets_behind(&self, bucket: Option<&str>, count: usize) -> impl Iterator<Item = &str> {
+        let from = bucket.map_or(Bound::Unbounded, Bound::Excluded);
+        self.owners.range::<str, _>((from, Bound::Unbounded)).map(|(bucket, _)| bucket.as_str()).take(count)
     }
 
     /// The plan of an account.

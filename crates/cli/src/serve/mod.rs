@@ -98,13 +98,15 @@ async fn serve(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-async fn open(config: Config, data: &Path) -> Result<Node> {
+/// Opens a data directory, or makes it.
+pub async fn open(config: Config, data: &Path) -> Result<Node> {
     let open =
         move || Node::open(config, Arc::new(OsDisk::new()), Arc::new(SystemClock::new()), Box::new(SystemRandom));
     tokio::task::spawn_blocking(open).await?.with_context(|| format!("cannot open {}", data.display()))
 }
 
-async fn stop(node: Node) -> Result<()> {
+/// Closes a data directory.
+pub async fn stop(node: Node) -> Result<()> {
     tokio::task::spawn_blocking(move || node.shutdown()).await?.context("the log did not close cleanly")
 }
 

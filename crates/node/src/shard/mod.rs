@@ -515,6 +515,16 @@ impl<T: Token> ShardCore<T> {
         self.slots.iter().map(waiting).sum()
     }
 
+    /// Bytes that a bucket holds in all groups.
+    #[must_use]
+    pub fn stored_bytes(&self, bucket: &str) -> u64 {
+        let of = |slot: &Slot<T>| match slot {
+            Slot::Up(group) => group.machine.streams().map_or(0, |streams| streams.usage(bucket).bytes),
+            Slot::Down(_) => 0,
+        };
+        self.slots.iter().map(of).sum()
+    }
+
     /// Bytes proposed and not yet applied.
     #[must_use]
     pub fn uncommitted_bytes(&self) -> u64 {

@@ -8,6 +8,7 @@
 use super::{Loud, Mail, Reply, Shared, Work};
 use crate::shard::{Answer, Input, Now, Output, ShardCore};
 use highwater_wal::{Frame, WriterHandle};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -27,6 +28,10 @@ const INPUTS_MAX: usize = 4_096;
 /// Turns that a caller does for others behind its own, before the shard's thread goes on with them. A caller has
 /// something of its own to do.
 const TURNS_MAX: u32 = 4;
+
+/// Buckets that are counted at each tick, for quotas: with this many in all, a count is a tenth of a second old. A bucket
+/// is looked up in every group, which takes a few microseconds.
+const BUCKETS_COUNTED: usize = 500;
 
 /// Milliseconds that a shutdown waits for what is under way.
 const DRAIN_MS_MAX: u64 = 10_000;
@@ -54,6 +59,8 @@ struct Engine {
     stop_at: Option<u64>,
     mails: Vec<Mail>,
     out: Vec<Output<Reply>>,
+    /// What the buckets of accounts hold, as far as this pass over them has come.
+    counted: BTreeMap<String, u64>,
 }
 
 /// What is left to do when the core is free again.
@@ -84,8 +91,17 @@ impl Shard {
         work: Sender<Work>,
         started: Sender<Result<(), String>>,
     ) -> Arc<Self> {
-        let engine =
-            Engine { core, work, started, tick_at: 0, ticks: 0, stop_at: None, mails: Vec::new(), out: Vec::new() };
+        let engine = Engine {
+            core,
+            work,
+            started,
+            tick_at: 0,
+            ticks: 0,
+            stop_at: None,
+            mails: Vec::new(),
+            out: Vec::new(),
+            counted: BTreeMap::new(),
+        };
         let writer = shared.writer.clone();
         let (inbox, engine) = (Mutex::default(), Mutex::new(Some(engine)));
         Arc::new(Self { shared, writer, inbox, engine, wakes_at: AtomicU64::new(0), thread: OnceLock::new() })
@@ -321,8 +337,26 @@ impl Engine {
                 shard.writer.retry_space();
             }
             core.step(now, Input::Tick, out);
+            self.count_buckets(&shard.shared);
             // After a pause the missed ticks are not made up for: they would look like silence of the others.
             self.tick_at = now.monotonic + TICK_MS;
+        }
+    }
+}
+
+impl Engine {
+    /// Counts some more of the buckets that accounts have, and publishes the counts once all were.
+    fn count_buckets(&mut self, shared: &Shared) {
+        let Some(view) = shared.control.borrow().clone() else { return };
+        let last = self.counted.last_key_value().map(|(bucket, _)| bucket.clone());
+        let mut count = 0;
+        for bucket in view.buckets_behind(last.as_deref(), BUCKETS_COUNTED) {
+            self.counted.insert(bucket.to_owned(), self.core.stored_bytes(bucket));
+            count += 1;
+        }
+        if count < BUCKETS_COUNTED {
+            let counted = std::mem::take(&mut self.counted);
+            *shared.stored_bytes.write().unwrap_or_else(PoisonError::into_inner) = counted;
         }
     }
 }

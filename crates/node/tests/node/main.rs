@@ -1,5 +1,6 @@
 //! The node on a simulated disk: what it promises, and what remains of it after a crash.
 
+mod control;
 mod crash;
 mod directory;
 mod faults;

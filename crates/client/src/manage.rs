@@ -1,0 +1,56 @@
+//! Requests about keys, accounts and plans, which are JSON both ways.
+
+use crate::exchange::{Client, Request};
+use bytes::Bytes;
+use ureq::http::Method;
+
+/// Bytes of an answer: a list of every key that a server may hold.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// What a request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// Reads.
+    Get,
+    /// Makes.
+    Post,
+    /// Changes.
+    Patch,
+    /// Revokes.
+    Delete,
+}
+
+/// An answer, whatever it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Managed {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Client {
+    /// Sends one request below `/v1`. `request_id` makes one that creates something repeatable.
+    /// # Errors
+    /// Why there is no whole answer, for people; the request may have been carried out.
+    pub fn manage(
+        &self,
+        verb: Verb,
+        url: &str,
+        request_id: Option<&str>,
+        body: Option<&[u8]>,
+    ) -> Result<Managed, String> {
+        let method = match verb {
+            Verb::Get => Method::GET,
+            Verb::Post => Method::POST,
+            Verb::Patch => Method::PATCH,
+            Verb::Delete => Method::DELETE,
+        };
+        let mut headers = vec![("accept", "application/json".to_owned())];
+        headers.extend(body.map(|_| ("content-type", "application/json".to_owned())));
+        headers.extend(request_id.map(|id| ("request-id", id.to_owned())));
+        let request = Request { method, url: url.to_owned(), headers, body, answer_bytes_max: ANSWER_BYTES_MAX };
+        let (_, reply) = self.exchange(&request);
+        reply.map(|reply| Managed { status: reply.status, body: reply.body })
+    }
+}

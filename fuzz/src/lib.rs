@@ -87,6 +87,23 @@ pub fn stream_state(data: &[u8]) {
     drop(Machine::load(StreamOptions::default(), Bytes::new(), objects));
 }
 
+/// A change of keys and accounts, a stored record of each kind, and what a request presents.
+pub fn control_records(data: &[u8]) {
+    let record = Bytes::copy_from_slice(data);
+    if let Ok(command) = highwater_control::Command::decode(record.clone()) {
+        let mut machine = highwater_control::Machine::new();
+        drop(machine.apply(&command));
+        let again = highwater_control::Command::decode(command.encode().into());
+        assert_eq!(again.as_ref(), Ok(&command), "a command reads back");
+    }
+    for kind in 1..4u64 {
+        drop(highwater_control::Machine::load(vec![(kind << 60 | 7, record.clone())]));
+    }
+    if let Some(credential) = std::str::from_utf8(data).ok().and_then(highwater_control::Credential::parse) {
+        assert_eq!(credential.reveal().as_bytes(), data, "a credential has one spelling");
+    }
+}
+
 /// What a Raft group stores and sends.
 pub fn consensus_records(data: &[u8]) {
     let record = Bytes::copy_from_slice(data);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A target, and the folders below the work tree's root whose files are its seeds.
 type Target = (&'static str, fn(&[u8]), &'static [&'static str]);
 
-const TARGETS: [Target; 16] = [
+const TARGETS: [Target; 17] = [
     ("wal_segment", crate::wal_segment, &["crates/wal/golden"]),
     ("store_index", crate::store_index, &["crates/store/golden"]),
     ("stream_command", crate::stream_command, &["crates/stream/golden"]),
@@ -22,6 +22,7 @@ const TARGETS: [Target; 16] = [
     ("store_folder", crate::store_folder, &[]),
     ("node_cluster_file", crate::node_cluster_file, &["crates/node/golden"]),
     ("backup_manifest", crate::backup_manifest, &["crates/node/golden"]),
+    ("control_records", crate::control_records, &["crates/control/golden"]),
     ("http_request", crate::http_request, &[]),
     ("http_json", crate::http_json, &[]),
     ("client_answer", crate::client_answer, &[]),

@@ -44,6 +44,15 @@ pub enum Tool {
     /// Bind, watch, restore and check an SQLite database
     #[command(subcommand)]
     Db(DbCommand),
+    /// Make, list and revoke keys
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Make, list and change accounts
+    #[command(subcommand)]
+    Account(AccountCommand),
+    /// Make, list and change plans
+    #[command(subcommand)]
+    Plan(PlanCommand),
     /// Take a backup of a server, running or stopped, or check one
     #[command(args_conflicts_with_subcommands = true)]
     Backup(BackupArguments),
@@ -94,15 +103,6 @@ pub enum BackupCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Make, list and revoke keys
-    #[command(subcommand)]
-    Key(KeyCommand),
-    /// Make, list and change accounts
-    #[command(subcommand)]
-    Account(AccountCommand),
-    /// Make, list and change plans
-    #[command(subcommand)]
-    Plan(PlanCommand),
 }
 
 /// The flags of `serve`, made from the table of settings.

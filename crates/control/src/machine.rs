@@ -33,6 +33,8 @@ pub struct Machine {
     requests: BTreeMap<String, KeyId>,
     /// Objects of accounts and plans.
     objects: BTreeSet<u64>,
+    /// Records that were put, to tell whether a command moved something.
+    moves: u64,
     /// Objects whose stored state is no longer the present one; absent ones are gone.
     changed: BTreeMap<u64, Option<Bytes>>,
 }
@@ -86,7 +88,7 @@ impl Machine {
 
     /// Applies one command, the only way in which the state moves. A refusal changes nothing.
     pub fn apply(&mut self, command: &Command) -> Applied {
-        let before = Arc::clone(&self.view);
+        let before = self.moves;
         let result = match &command.operation {
             Operation::CreateKey(create) => self.create_key(create, command.at),
             Operation::RevokeKey { id, last } => self.revoke_key(*id, *last, command.at),
@@ -96,7 +98,7 @@ impl Machine {
             Operation::CreatePlan { number, name, limits } => self.create_plan(*number, name, limits, command.at),
             Operation::PatchPlan { name, limits } => self.patch_plan(name, limits),
         };
-        Applied { result, changed: !Arc::ptr_eq(&before, &self.view) }
+        Applied { result, changed: self.moves != before }
     }
 
     fn create_key(&mut self, create: &CreateKey, at: Millis) -> Result<Outcome, Refusal> {
@@ -281,6 +283,7 @@ impl Machine {
 
     fn put_key(&mut self, key: Key) -> Arc<Key> {
         let (id, key) = (key.id, Arc::new(key));
+        self.moves += 1;
         self.changed.insert(key_object(id), Some(key.encode()));
         let view = Arc::make_mut(&mut self.view);
         let before = view.keys.insert(id, Arc::clone(&key));
@@ -291,6 +294,7 @@ impl Machine {
 
     fn put_account(&mut self, account: Account) -> Arc<Account> {
         let account = Arc::new(account);
+        self.moves += 1;
         self.changed.insert(account.object, Some(account.encode()));
         let view = Arc::make_mut(&mut self.view);
         let before = view.accounts.insert(account.name.clone(), Arc::clone(&account));
@@ -305,6 +309,7 @@ impl Machine {
 
     fn put_plan(&mut self, plan: Plan) -> Arc<Plan> {
         let plan = Arc::new(plan);
+        self.moves += 1;
         self.changed.insert(plan.object, Some(plan.encode()));
         Arc::make_mut(&mut self.view).plans.insert(plan.name.clone(), Arc::clone(&plan));
         plan

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub struct Target {
     /// The server
-    #[arg(long, default_value = "http://127.0.0.1:4437")]
+    #[arg(long, env = "HIGHWATER_URL", default_value = "http://127.0.0.1:4437")]
     pub url: String,
     /// A key with the scope admin; HIGHWATER_TOKEN_FILE or HIGHWATER_TOKEN without it. Other users of the machine can
     /// see what stands on a command line
@@ -39,7 +39,7 @@ pub enum KeyCommand {
         #[arg(long, default_value = "")]
         note: String,
         /// Make it in this data directory while no server has it open, in place of asking one
-        #[arg(long, conflicts_with_all = ["url", "key"])]
+        #[arg(long, conflicts_with = "key")]
         data: Option<PathBuf>,
         /// Which server.
         #[command(flatten)]

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 pub const SOON: Duration = Duration::from_secs(30);
 
 /// Variables that would change what the programs under test do.
-const VARIABLES: [&str; 16] = [
+const VARIABLES: [&str; 17] = [
+    "HIGHWATER_URL",
     "HIGHWATER_TOKEN",
     "HIGHWATER_TOKEN_FILE",
     "HIGHWATER_CA_FILE",

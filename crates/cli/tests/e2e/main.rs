@@ -10,6 +10,7 @@ mod edge;
 mod existing;
 mod fencing;
 mod hosts;
+mod keyed;
 mod load;
 mod packaging;
 mod reference;

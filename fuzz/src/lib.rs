@@ -22,6 +22,7 @@ use highwater_consensus::{Base, Entry, HardState, Message};
 use highwater_disk::{Disk as _, OpenMode, SimDisk};
 use highwater_node::backup::Manifest;
 use highwater_node::cluster_file::ClusterFile;
+use highwater_node::restored::{Mark, Place};
 use highwater_sqlite::batch::{Sink, StreamReader};
 use highwater_sqlite::meta::{Meta, MetaFile};
 use highwater_sqlite::record::Decoder;
@@ -81,10 +82,12 @@ pub fn stream_command(data: &[u8]) {
     }
 }
 
-/// A stream's stored state.
+/// A stream's stored state, and what is stored of its group.
 pub fn stream_state(data: &[u8]) {
-    let objects = vec![(1 << 52, Bytes::copy_from_slice(data))];
+    let data = Bytes::copy_from_slice(data);
+    let objects = vec![(1 << 52, data.clone())];
     drop(Machine::load(StreamOptions::default(), Bytes::new(), objects));
+    drop(Machine::load(StreamOptions::default(), data, Vec::new()));
 }
 
 /// A change of keys and accounts, a stored record of each kind, and what a request presents.
@@ -139,6 +142,16 @@ pub fn node_cluster_file(data: &[u8]) {
             let again = ClusterFile::read(&disk, Path::new("/data"));
             assert_eq!(again.ok().flatten(), Some(cluster), "a cluster file reads back");
         }
+    }
+}
+
+/// The mark of a restored data directory, as it is and with the digest that it should have.
+pub fn node_restored(data: &[u8]) {
+    for digest in [&[][..], blake3::hash(data).as_bytes()] {
+        let disk = disk_with("/data/restored", &[data, digest].concat());
+        drop(Mark::read(&disk, Path::new("/data")));
+        let disk = disk_with("/data/place", &[data, digest].concat());
+        drop(Place::check(&disk, Path::new("/data")));
     }
 }
 

@@ -20,6 +20,7 @@ const TARGETS: [Target; 17] = [
     ("sqlite_folder", crate::sqlite_folder, &[]),
     ("wal_folder", crate::wal_folder, &[]),
     ("store_folder", crate::store_folder, &[]),
+    ("node_restored", crate::node_restored, &["crates/node/golden"]),
     ("node_cluster_file", crate::node_cluster_file, &["crates/node/golden"]),
     ("backup_manifest", crate::backup_manifest, &["crates/node/golden"]),
     ("control_records", crate::control_records, &["crates/control/golden"]),

@@ -70,6 +70,11 @@ pub enum Tool {
         #[arg(long)]
         json: bool,
     },
+    /// Say that a stopped server's data directory was put back from an older copy
+    ///
+    /// Every stream begins a new history at the next start, so that whoever wrote more than the copy holds learns of it
+    /// instead of going on. Run it once for each restore, before the server starts.
+    MarkRestored(MarkRestoredArguments),
 }
 
 /// What a backup is taken of, and where it goes.
@@ -103,6 +108,21 @@ pub enum BackupCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// The flags of `mark-restored`.
+#[derive(Debug, Args)]
+pub struct MarkRestoredArguments {
+    /// The data directory
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// The directory was moved or copied as a whole and is not older than what the server acknowledged: only note where
+    /// it is now
+    #[arg(long)]
+    pub moved: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The flags of `serve`, made from the table of settings.

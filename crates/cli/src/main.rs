@@ -8,6 +8,7 @@ mod db;
 mod exit;
 mod health;
 mod manage;
+mod mark_restored;
 mod output;
 mod serve;
 mod stream;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Tool::Key(command) => manage::key(command),
         Tool::Account(command) => manage::account(command),
         Tool::Plan(command) => manage::plan(command),
+        Tool::MarkRestored(arguments) => mark_restored::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -115,6 +115,12 @@ impl File for OsFile {
         Ok(self.0.metadata()?.len())
     }
 
+    /// The inode's number. Not the device's: that one changes with the order in which a machine finds its disks.
+    fn identity(&self) -> io::Result<Option<u64>> {
+        use std::os::unix::fs::MetadataExt;
+        Ok(Some(self.0.metadata()?.ino()))
+    }
+
     #[cfg(target_os = "linux")]
     fn reserve(&self, offset: u64, length: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};

@@ -154,6 +154,14 @@ pub trait File: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// A number that this file keeps for its whole life and that a copy of it does not have; `None` on a disk that knows
+    /// no such number.
+    /// # Errors
+    /// The system's.
+    fn identity(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Asks the system to drop what it keeps of a range in memory, so that the next read of it comes from the device.
     /// Bytes that are not written back yet stay.
     /// # Errors

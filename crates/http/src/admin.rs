@@ -50,6 +50,7 @@ fn why_not(status: &Status) -> String {
     let faults = status.groups.iter().filter_map(|group| match &group.state {
         GroupState::Serving => None,
         GroupState::Starting => Some(format!("group {} is starting", group.id)),
+        GroupState::HistoryPending => Some(format!("group {} records the history of a restore", group.id)),
         GroupState::Damaged(reason) => Some(format!("group {} is damaged: {reason}", group.id)),
         GroupState::Stopped(reason) => Some(format!("group {} has stopped: {reason}", group.id)),
     });
@@ -81,7 +82,7 @@ pub(crate) async fn metrics<S: Service>(State(app): State<App<S>>) -> Result<Res
     Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")], out).into_response())
 }
 
-fn numbers(status: &Status) -> [(&'static str, &'static str, &'static str, u64); 14] {
+fn numbers(status: &Status) -> [(&'static str, &'static str, &'static str, u64); 16] {
     let groups = |of: fn(&highwater_node::GroupStatus) -> u64| status.groups.iter().map(of).sum::<u64>();
     let serving = |group: &highwater_node::GroupStatus| u64::from(group.state == GroupState::Serving);
     [
@@ -106,6 +107,18 @@ fn numbers(status: &Status) -> [(&'static str, &'static str, &'static str, u64);
             "gauge",
             "Bytes of answers that their readers have not taken yet.",
             status.read_bytes_held,
+        ),
+        (
+            "highwater_history_pending",
+            "gauge",
+            "Whether a restore's mark waits for a group.",
+            u64::from(status.history_pending),
+        ),
+        (
+            "highwater_looks_restored",
+            "gauge",
+            "Whether the directory looks restored.",
+            u64::from(status.looks_restored),
         ),
         ("highwater_live_reads", "gauge", "Readers that wait for more.", status.live_reads),
         ("highwater_snapshot_commits", "gauge", "Snapshots whose parts are being verified.", status.snapshot_commits),

@@ -6,14 +6,13 @@ use crate::error::{Code, Error};
 use crate::fields;
 use crate::json::{self, Fault};
 use crate::router::App;
-use crate::service::{APPLIED_EARLIER, Service};
+use crate::service::Service;
 use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::Response;
 use bytes::Bytes;
 use highwater_base::Incarnation;
-use highwater_node::WriteAnswer;
 use highwater_node::json::{BOUNDARY, is_json};
 use highwater_stream::{Append, BodyFault, Operation, ProducerKey, Refusal};
 use hyper::body::Body as _;
@@ -58,9 +57,9 @@ pub(crate) async fn append<S: Service>(
     let worth_asking =
         fields::expects_continue(&head.headers) || body.size_hint().exact().is_some_and(|n| n >= EARLY_BYTES_MIN);
     if let (true, Some(incarnation), Some(key)) = (worth_asking, asked.incarnation, &asked.producer)
-        && let Some(result) = app.service.early(&path, incarnation, key).await?
+        && let Some(earlier) = app.service.early(&path, incarnation, key).await?
     {
-        return answer::write(WriteAnswer { result, durability: APPLIED_EARLIER }, head);
+        return answer::write(earlier, head);
     }
     let whole = body::read(body, &app.service, &app.options).await?;
     let digest = asked.producer.as_ref().and_then(|key| key.digest);

@@ -72,7 +72,7 @@ pub trait Service: Clone + Send + Sync + 'static {
         path: &str,
         incarnation: Incarnation,
         key: &ProducerKey,
-    ) -> impl Future<Output = Result<Option<Result<Outcome, Refusal>>, Unavailable>> + Send;
+    ) -> impl Future<Output = Result<Option<WriteAnswer>, Unavailable>> + Send;
 
     /// Does a write.
     /// # Errors
@@ -212,9 +212,8 @@ impl Service for Handle {
         Self::issue_incarnation(self)
     }
 
-    /// A node of one voter leads every group that it holds, and a group that is stopped says so when it is asked.
-    fn route(&self, _path: &str) -> Result<(), Unavailable> {
-        Ok(())
+    fn route(&self, path: &str) -> Result<(), Unavailable> {
+        Self::route(self, path)
     }
 
     fn admit(&self, bytes: u64) -> Result<Admission, Unavailable> {
@@ -226,7 +225,7 @@ impl Service for Handle {
         path: &str,
         incarnation: Incarnation,
         key: &ProducerKey,
-    ) -> Result<Option<Result<Outcome, Refusal>>, Unavailable> {
+    ) -> Result<Option<WriteAnswer>, Unavailable> {
         Self::early(self, path, incarnation, key).await
     }
 
@@ -294,6 +293,6 @@ impl Service for Handle {
     }
 }
 
-/// What holds now of a write that is answered from its head alone: it was applied, so every voter of a group of one
-/// has it on disk.
+/// What holds now of a snapshot that was published before: it was applied, so every voter of a group of one has it on
+/// disk.
 pub(crate) const APPLIED_EARLIER: Durability = Durability { synced: 1, of: 1 };

@@ -161,6 +161,8 @@ pub struct ReadAnswer {
 pub enum GroupState {
     /// Reads its log, or has not yet committed an entry of its own term.
     Starting,
+    /// Records the history event of a restored directory before it serves.
+    HistoryPending,
     /// Serves.
     Serving,
     /// Refuses, because its log or its files cannot be believed; they are kept as they are.
@@ -209,6 +211,8 @@ pub struct GroupStatus {
     pub unmoved_bytes: u64,
     /// Where its bytes are.
     pub storage: StorageBytes,
+    /// History events that it went through: restores from an older copy that the operator told of.
+    pub history_events: u64,
     /// What it is doing.
     #[serde(flatten)]
     pub state: GroupState,
@@ -220,7 +224,21 @@ impl GroupStatus {
         let voters = Vec::new();
         let (term, commit, applied, streams, store_bytes, unmoved_bytes) = (0, 0, 0, 0, 0, 0);
         let storage = StorageBytes::default();
-        Self { id, leader: None, term, commit, applied, voters, streams, store_bytes, unmoved_bytes, storage, state }
+        let history_events = 0;
+        Self {
+            id,
+            leader: None,
+            term,
+            commit,
+            applied,
+            voters,
+            streams,
+            store_bytes,
+            unmoved_bytes,
+            storage,
+            history_events,
+            state,
+        }
     }
 }
 
@@ -239,6 +257,11 @@ pub struct Status {
     pub groups: Vec<GroupStatus>,
     /// The group of its keys and accounts.
     pub control: GroupStatus,
+    /// Whether the directory's files are a copy of those that it was last started with, and nobody said why: see
+    /// `highwater mark-restored`.
+    pub looks_restored: bool,
+    /// Whether the directory was marked as restored and a group has not recorded its new history yet.
+    pub history_pending: bool,
     /// Bytes of the log's segments.
     pub wal_bytes: u64,
     /// Syncs of the log since the start.

@@ -2,14 +2,15 @@
 
 use crate::api::{ControlAnswer, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer};
 use crate::json;
-use crate::shard::{Input, Proposal, ReadLocated};
+use crate::route::group_of;
+use crate::shard::{Input, Proposal, ReadLocated, ShardCore};
 use crate::storage::StorageFault;
 use crate::threads::{Mail, Reply, Shard, Shared};
 use bytes::BytesMut;
 use highwater_base::{GroupId, Incarnation, Millis, Offset, limits};
 use highwater_control::View;
 use highwater_store::{Pin, ReadError};
-use highwater_stream::{Head, Operation, Outcome, ProducerKey, ReadFrom, Refusal};
+use highwater_stream::{Head, Operation, ProducerKey, ReadFrom, Refusal};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, mpsc};
 use tokio::sync::{oneshot, watch};
@@ -273,6 +274,22 @@ impl Handle {
         fetched.unwrap_or_else(|error| Err(ReadError::Log(error.to_string())))
     }
 
+    /// Whether the group of a stream takes requests, as the shard's thread last said: asked before a body is read, so
+    /// that nobody sends one in vain.
+    /// # Errors
+    /// `NoLeader`, `GroupRestarting`, `HistoryPending`, `ApplyStopped`; nothing was proposed.
+    pub fn route(&self, path: &str) -> Result<(), Unavailable> {
+        let shared = &self.shared;
+        if shared.closing.load(Ordering::Relaxed) {
+            return Err(Unavailable::GroupRestarting);
+        }
+        if shared.has_failed() {
+            return Err(Unavailable::ApplyStopped);
+        }
+        let groups = u32::try_from(shared.refusals.len()).unwrap_or(u32::MAX);
+        shared.refusal(group_of(path, groups)).map_or(Ok(()), Err)
+    }
+
     /// The answer to a tokened keyed write that its head alone proves: a repeat or a key conflict.
     /// # Errors
     /// `NoLeader` or that of a stopped group.
@@ -281,7 +298,7 @@ impl Handle {
         path: &str,
         incarnation: Incarnation,
         key: &ProducerKey,
-    ) -> Result<Option<Result<Outcome, Refusal>>, Unavailable> {
+    ) -> Result<Option<WriteAnswer>, Unavailable> {
         let (sender, receiver) = oneshot::channel();
         let (path, key) = (path.to_owned(), key.clone());
         self.send(Input::Early { token: Reply::Early(sender), path, incarnation, key })?;

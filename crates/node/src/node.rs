@@ -1,18 +1,18 @@
 //! A node with its threads.
 
-use crate::api::{GroupState, GroupStatus, Identity};
+use crate::api::{GroupState, GroupStatus, Identity, Unavailable};
 use crate::config::Config;
 use crate::handle::Handle;
 use crate::open::{OpenError, Opened, open};
 use crate::rooms::Rooms;
 use crate::snapshot::Commits;
 use crate::storage::Faults;
-use crate::threads::{Mail, Reply, ScrubOptions, Scrubber, Shard, Shared, checkpointer};
+use crate::threads::{Mail, Reply, ScrubOptions, Scrubber, Shard, Shared, checkpointer, refusal_code};
 use highwater_base::{Clock, Random};
 use highwater_disk::{Disk, File};
 use highwater_wal::Writer;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, mpsc};
 use std::thread::JoinHandle;
 use tokio::sync::watch;
@@ -47,7 +47,7 @@ impl Node {
         mut random: Box<dyn Random>,
     ) -> Result<Self, OpenError> {
         let opened = open::<Reply>(&config, &disk, random.as_mut())?;
-        let Opened { cluster, lock, log, core, readers } = opened;
+        let Opened { cluster, lock, log, core, readers, looks_restored } = opened;
         let log_reader = log.reader();
         let writer = Writer::spawn(log);
         let shared = Arc::new(Shared {
@@ -71,6 +71,11 @@ impl Node {
             failed: watch::Sender::new(None),
             groups: Mutex::new((Vec::new(), GroupStatus::down(cluster.groups, GroupState::Starting))),
             stored_bytes: RwLock::default(),
+            refusals: (0..cluster.groups)
+                .map(|_| AtomicU8::new(refusal_code(Some(&Unavailable::GroupRestarting))))
+                .collect(),
+            looks_restored,
+            history_pending: AtomicBool::new(core.history_pending()),
             control: watch::Sender::new(None),
             storage: Faults::new(config.scrub_bytes_per_second),
             backups: Default::default(),

@@ -2,6 +2,7 @@
 
 use crate::cluster_file::{self, ClusterFile, ClusterFileError};
 use crate::config::Config;
+use crate::restored::{self, Mark, Place, RestoredError};
 use crate::shard::{self, Recovery, ShardCore, ShardOptions};
 use highwater_base::Random;
 use highwater_disk::{Disk, File, OpenMode};
@@ -55,6 +56,9 @@ pub enum OpenError {
     /// The first records could not be written.
     #[error("the directory could not be made: {0}")]
     Bootstrap(AppendError),
+    /// The mark of a restore does not read.
+    #[error(transparent)]
+    Restored(#[from] RestoredError),
     /// The system failed.
     #[error("{}: {error}", path.display())]
     Io {
@@ -77,10 +81,13 @@ pub struct Opened<T> {
     pub core: ShardCore<T>,
     /// A reader of each group's bytes, where it can be believed.
     pub readers: Vec<Option<StoreReader>>,
+    /// Whether the directory's files are a copy, and nobody said why.
+    pub looks_restored: bool,
 }
 
 /// Names that may be in a directory that is to be made one of ours.
-const HARMLESS: [&str; 4] = ["lock", "cluster.tmp", "lost+found", "pds"];
+const HARMLESS: [&str; 6] =
+    ["lock", "cluster.tmp", "lost+found", "pds", restored::NAME_PLACE, restored::NAME_MARK_TEMPORARY];
 
 /// Opens a data directory, or makes one of an empty directory.
 /// # Errors
@@ -116,6 +123,9 @@ pub fn open<T: shard::Token>(
     disk.create_directory(&log_path).map_err(io(&log_path))?;
     disk.create_directory(&store_path).map_err(io(&store_path))?;
     disk.sync_directory(data).map_err(io(data))?;
+    let mark = Mark::read(disk.as_ref(), data)?;
+    let looks_restored = Place::check(disk.as_ref(), data).map_err(io(data))? == Place::Other;
+    report_restore(data, mark, looks_restored);
     let (mut log, recovered) = Log::open(Arc::clone(disk), &log_path, log_options(config, random))?;
     let first_start = !cluster.bootstrapped;
     if first_start {
@@ -134,9 +144,10 @@ pub fn open<T: shard::Token>(
         recovered: &recovered,
         first_start,
         store: config.store.clone(),
+        mark,
     };
     let (core, readers) = ShardCore::recover(shard_options(config), &recovery, &log.reader(), random);
-    Ok(Opened { cluster, lock, log, core, readers })
+    Ok(Opened { cluster, lock, log, core, readers, looks_restored })
 }
 
 fn check_settings(config: &Config) -> Result<(), OpenError> {
@@ -191,6 +202,21 @@ fn shard_options(config: &Config) -> ShardOptions {
         uncommitted_bytes_max: config.uncommitted_bytes_effective(),
         live_reads_max: config.live_reads_max,
         compaction_bytes_per_second: config.compaction_bytes_per_second,
+    }
+}
+
+/// What the directory says about having been restored.
+fn report_restore(data: &Path, mark: Option<Mark>, looks_restored: bool) {
+    let data = data.display();
+    if let Some(Mark { nonce }) = mark {
+        tracing::warn!(%data, nonce, "the directory was marked as restored: every stream gets a new history");
+    } else if looks_restored {
+        tracing::warn!(
+            %data,
+            "the directory looks like a copy of the one that was last started. If it is older than what this server has \
+             acknowledged, stop the server and run `highwater mark-restored`; if it was moved as a whole, \
+             `highwater mark-restored --moved`"
+        );
     }
 }
 

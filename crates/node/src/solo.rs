@@ -3,6 +3,7 @@
 use crate::api::ReadAnswer;
 use crate::config::Config;
 use crate::open::{OpenError, Opened, open};
+use crate::restored::Mark;
 use crate::shard::{Answer, Input, Now, Output, ReadLocated, ShardCore, Token};
 use crate::storage::{Faults, ScrubStatus, scrub_group};
 use highwater_base::{GroupId, Millis, Random};
@@ -11,6 +12,7 @@ use highwater_disk::{Disk, File};
 use highwater_store::{Checkpoint, ReadError, StoreReader};
 use highwater_wal::{Frame, Log};
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// One node, driven step by step on one thread.
@@ -29,6 +31,8 @@ pub struct Solo<T> {
     failed: Option<String>,
     monotonic: u64,
     wall: Millis,
+    disk: Arc<dyn Disk>,
+    data: PathBuf,
     _lock: Arc<dyn File>,
 }
 
@@ -37,7 +41,19 @@ impl<T: Token> Solo<T> {
     /// # Errors
     /// [`OpenError`].
     pub fn open(config: &Config, disk: &Arc<dyn Disk>, random: &mut dyn Random) -> Result<Self, OpenError> {
-        let Opened { cluster, lock, log, core, readers } = open(config, disk, random)?;
+        Self::open_at(config, disk, random, Millis(0))
+    }
+
+    /// As [`Self::open`], at a time of the wall clock.
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_at(
+        config: &Config,
+        disk: &Arc<dyn Disk>,
+        random: &mut dyn Random,
+        wall: Millis,
+    ) -> Result<Self, OpenError> {
+        let Opened { cluster, lock, log, core, readers, .. } = open(config, disk, random)?;
         let mut solo = Self {
             cluster_id: cluster.cluster_id,
             core,
@@ -49,7 +65,9 @@ impl<T: Token> Solo<T> {
             control: None,
             failed: None,
             monotonic: 0,
-            wall: Millis(0),
+            wall,
+            disk: Arc::clone(disk),
+            data: config.data.clone(),
             _lock: lock,
         };
         let mut out = Vec::new();
@@ -199,6 +217,12 @@ impl<T: Token> Solo<T> {
                 Output::Publish(view) => self.control = Some(view),
                 Output::Checkpoint(group, checkpoint) => self.checkpoints.push_back((group, checkpoint)),
                 Output::Reclaim(reclaim) => drop(reclaim),
+                Output::HistoryRecorded => {
+                    // One that stays does nothing at the next start.
+                    if let Err(error) = Mark::remove(self.disk.as_ref(), &self.data) {
+                        tracing::debug!(%error, "the mark was not removed");
+                    }
+                }
                 Output::Release(owner, first_needed) => {
                     // A release that fails is repeated by the next one; a log that failed says so at the next append.
                     if let Err(error) = self.log.release(owner, first_needed) {

@@ -255,7 +255,7 @@ fn keyed_repeats_and_early_answers_come_back_over_threads_too() {
         let head = handle.head("s").await.expect("serves").expect("is there");
         let key = ProducerKey { id: "p".to_owned(), epoch: 1, seq: 0, digest: Some(Digest::of(b"a")) };
         let early = handle.early("s", head.incarnation, &key).await.expect("serves");
-        assert_eq!(early, Some(Ok(Outcome::Repeated(first))));
+        assert_eq!(early.map(|answer| answer.result), Some(Ok(Outcome::Repeated(first))));
         assert_eq!(handle.head("missing").await, Ok(Err(Refusal::StreamNotFound)));
         let status = handle.status();
         assert_eq!(status.groups.len(), 16);

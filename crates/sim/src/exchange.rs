@@ -9,12 +9,12 @@ use crate::world::{Call, Event, Execution, World};
 use highwater_base::Random;
 use highwater_client::WriteKind;
 use highwater_node::shard::Answer;
-use highwater_node::{Durability, Unavailable, WriteAnswer};
+use highwater_node::{Unavailable, WriteAnswer};
 use highwater_store::ReadError;
 use highwater_stream::{Outcome, Refusal};
 
 /// What the node says to a keyed write's head.
-type EarlyAnswer = Result<Option<Result<Outcome, Refusal>>, Unavailable>;
+type EarlyAnswer = Result<Option<WriteAnswer>, Unavailable>;
 
 impl World {
     /// Sends a request.
@@ -139,7 +139,6 @@ impl World {
             return Ok(None);
         };
         let (write, kind) = (*write, WriteKind::Keyed);
-        let durability = Durability { synced: 1, of: 1 };
         match answer {
             Ok(None) => {
                 self.oracle.arrived(write);
@@ -147,16 +146,16 @@ impl World {
                 self.plan_turn();
                 Ok(None)
             }
-            Ok(Some(result)) => {
+            Ok(Some(earlier)) => {
                 self.trace.meet("a write was answered early");
-                if let Ok(outcome) = &result {
+                if let Ok(outcome) = &earlier.result {
                     let there = self.oracle.register.get(write).is_some_and(|fact| fact.place.is_some());
                     hold(Invariant::RepeatHasTheReceipt, there, || {
                         format!("write {} was answered early with {outcome:?} and never applied", write.0)
                     })?;
                     self.oracle.acknowledged(write, outcome)?;
                 }
-                Ok(Some(Reply::Written(wire::written(kind, &Ok(WriteAnswer { result, durability })))))
+                Ok(Some(Reply::Written(wire::written(kind, &Ok(earlier)))))
             }
             Err(unavailable) => Ok(Some(Reply::Written(wire::written(kind, &Err(unavailable))))),
         }

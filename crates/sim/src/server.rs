@@ -40,6 +40,7 @@ pub struct Server {
     /// Answers that came out of the oracle's turns.
     kept: Vec<(u64, Answer)>,
     wall_offset_ms: i64,
+    now_ms: u64,
     cluster_id: Option<String>,
 }
 
@@ -67,6 +68,7 @@ impl Server {
             fetches: Vec::new(),
             kept: Vec::new(),
             wall_offset_ms: 0,
+            now_ms: 0,
             cluster_id: None,
         }
     }
@@ -95,7 +97,8 @@ impl Server {
     /// `RestartAgrees` if it starts and does not believe its own files, or if they became another deployment's.
     pub fn start(&mut self) -> Checked<Result<(), String>> {
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
-        let node = match Solo::open(&self.config, &disk, &mut self.random) {
+        let wall = self.wall(self.now_ms);
+        let node = match Solo::open_at(&self.config, &disk, &mut self.random, wall) {
             Ok(node) => node,
             Err(error) => return Ok(Err(error.to_string())),
         };
@@ -109,7 +112,7 @@ impl Server {
             // A read that failed is no damage: what is on disk must be believed by a machine whose disk works.
             self.die(Death::Process);
             self.disk.clear_faults();
-            let again = Solo::open(&self.config, &disk, &mut self.random);
+            let again = Solo::open_at(&self.config, &disk, &mut self.random, wall);
             self.node = Some(match again {
                 Ok(node) => node,
                 Err(error) => return violated(Invariant::RestartAgrees, format!("a second start failed: {error}")),
@@ -162,6 +165,16 @@ impl Server {
     /// Lets the wall clock jump.
     pub fn jump(&mut self, milliseconds: i64) {
         self.wall_offset_ms += milliseconds;
+        self.at(self.now_ms);
+    }
+
+    /// Tells the process what time it is.
+    pub fn at(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+        let wall = self.wall(now_ms);
+        if let Some(node) = &mut self.node {
+            node.set_wall(wall);
+        }
     }
 
     /// The wall clock.

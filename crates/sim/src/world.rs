@@ -224,6 +224,7 @@ impl World {
     /// The promise that broke.
     pub fn step(&mut self) -> Checked<bool> {
         let Some(event) = self.schedule.take() else { return Ok(false) };
+        self.server.at(self.schedule.now_ms());
         match event {
             Event::Arrive(call, returns) => self.arrive(call, returns),
             Event::Answer(call, reply) => self.answer(call, &reply)?,

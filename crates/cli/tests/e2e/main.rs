@@ -15,6 +15,7 @@ mod load;
 mod packaging;
 mod reference;
 mod reports;
+mod restored;
 mod server;
 mod session;
 mod stress;

@@ -224,6 +224,7 @@ impl Service for Fake {
             store_bytes: 0,
             storage: highwater_node::StorageBytes { dead: 7, ..Default::default() },
             unmoved_bytes: 0,
+            history_events: 0,
             state: if ready { GroupState::Serving } else { reason() },
         };
         Status {
@@ -247,6 +248,8 @@ impl Service for Fake {
                 last: Some(highwater_node::ScrubPass { ended_ms: Some(1_000), ..Default::default() }),
                 ..Default::default()
             },
+            looks_restored: false,
+            history_pending: false,
         }
     }
 
@@ -296,8 +299,11 @@ impl Service for Fake {
         path: &str,
         incarnation: Incarnation,
         key: &ProducerKey,
-    ) -> Result<Option<Result<Outcome, Refusal>>, Unavailable> {
-        self.enter(Stage::Early).map(|state| state.machine.early(path, state.now, incarnation, key))
+    ) -> Result<Option<WriteAnswer>, Unavailable> {
+        let state = self.enter(Stage::Early)?;
+        let durability = Durability { synced: 1, of: 1 };
+        let early = state.machine.early(path, state.now, incarnation, key);
+        Ok(early.map(|result| WriteAnswer { result, durability }))
     }
 
     async fn write(&self, path: String, operation: Operation, (): ()) -> Result<WriteAnswer, Unavailable> {

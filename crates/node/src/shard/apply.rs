@@ -1,5 +1,6 @@
 //! Entries that are committed and stored, applied in order.
 
+use super::Changed;
 use super::group::GroupCore;
 use super::input::{Answer, Output};
 use super::machine::Done;
@@ -15,7 +16,7 @@ impl<T> GroupCore<T> {
         &mut self,
         entries: Vec<Entry>,
         uncommitted: &mut u64,
-        changed: &mut Vec<String>,
+        changed: &mut Changed,
         out: &mut Vec<Output<T>>,
     ) -> Result<(), String> {
         let Some(last) = entries.last().map(|e| e.index) else { return Ok(()) };
@@ -33,8 +34,10 @@ impl<T> GroupCore<T> {
             let durability = Durability { synced: self.raft.voters_persisted(index), of };
             let answer = match done {
                 Done::Stream(path, applied) => {
+                    self.note_applied(&path, &applied);
+                    changed.history |= applied.effects.contains(&Effect::HistoryBegun);
                     if applied.effects.iter().any(Effect::wakes) {
-                        changed.push(path);
+                        changed.paths.push(path);
                     }
                     Answer::Write(Ok(WriteAnswer { result: applied.result, durability }))
                 }

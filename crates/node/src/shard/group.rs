@@ -3,6 +3,7 @@
 use super::checkpoint::CheckpointState;
 use super::input::{Answer, Output};
 use super::machine::GroupMachine;
+use super::own::Own;
 use super::read::{ReadAsked, Reads};
 use super::wait::Waiters;
 use crate::api::{GroupState, GroupStatus, StorageBytes, Unavailable};
@@ -54,6 +55,9 @@ pub(super) struct GroupCore<T> {
     pub pins_running: Vec<T>,
     /// Bytes copied out of mostly dead files since the start.
     pub compacted_bytes: u64,
+    pub own: Own,
+    /// Whether it led when that was last looked at.
+    pub led: bool,
 }
 
 impl<T> GroupCore<T> {
@@ -62,6 +66,7 @@ impl<T> GroupCore<T> {
         match self.state {
             GroupState::Serving => None,
             GroupState::Starting => Some(Unavailable::GroupRestarting),
+            GroupState::HistoryPending => Some(Unavailable::HistoryPending),
             GroupState::Damaged(_) | GroupState::Stopped(_) => Some(Unavailable::ApplyStopped),
         }
     }
@@ -69,7 +74,7 @@ impl<T> GroupCore<T> {
     /// Whether it goes on: its checkpoints release what it has in the log. What a stopped one has applied in part must
     /// never become its checkpoint.
     pub fn goes_on(&self) -> bool {
-        matches!(self.state, GroupState::Starting | GroupState::Serving)
+        matches!(self.state, GroupState::Starting | GroupState::HistoryPending | GroupState::Serving)
     }
 
     /// The frames of a batch, each with its place in the group's order.
@@ -183,16 +188,14 @@ impl<T> GroupCore<T> {
                 log: self.checkpoint.logged_bytes,
                 compacted: self.compacted_bytes,
             },
+            history_events: self.machine.streams().map_or(0, highwater_stream::Machine::history_events),
             state: self.state.clone(),
         }
     }
 
-    /// A group serves once it leads and has applied an entry of its own term: from then on its state is current.
-    pub fn note_standing(&mut self) {
-        let standing = self.raft.standing();
-        if self.state == GroupState::Starting && standing.role == Role::Leader && self.raft.reads_possible() {
-            self.state = GroupState::Serving;
-            tracing::debug!(group = %self.owner, term = standing.term, applied = standing.applied, "a group serves");
-        }
+    /// Whether it began or ceased to lead since this was last asked.
+    pub fn note_role(&mut self) -> bool {
+        let leads = self.raft.standing().role == Role::Leader;
+        std::mem::replace(&mut self.led, leads) != leads
     }
 }

@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use highwater_base::{GroupId, Incarnation, Millis, Offset, OwnerId};
 use highwater_consensus::entry::ENTRY_HEADER_BYTES;
 use highwater_store::{Checkpoint, CheckpointDone, CheckpointError, Pin, ReadError, ReadPlan, Reclaim, StoreReader};
-use highwater_stream::{Command, Head, Operation, Outcome, ProducerKey, Refusal};
+use highwater_stream::{Command, Head, Operation, ProducerKey, Refusal};
 use highwater_wal::{AppendError, Frame, Location};
 use std::ops::Range;
 use std::sync::Arc;
@@ -181,6 +181,8 @@ pub enum Output<T> {
     Release(OwnerId, u64),
     /// Tell the log that an owner releases nothing any more, so that it holds nobody up for its sake.
     Abandon(OwnerId),
+    /// Every group has recorded the new history of a restored directory: remove its mark, away from the shard's thread.
+    HistoryRecorded,
     /// The log or a thread failed: nothing will be acknowledged any more. Stop the node.
     Failed(String),
 }
@@ -201,7 +203,7 @@ pub enum Answer {
     /// Where bytes of a part lie.
     Located(Result<ObjectLocated, Unavailable>),
     /// To an early answer.
-    Early(Result<Option<Result<Outcome, Refusal>>, Unavailable>),
+    Early(Result<Option<WriteAnswer>, Unavailable>),
     /// To one who wants to copy a group: its checkpoint.
     Pin(Result<Pin, Unavailable>),
 }

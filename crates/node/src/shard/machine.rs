@@ -52,6 +52,14 @@ impl GroupMachine {
         }
     }
 
+    /// The streams, to be looked at with a clock.
+    pub fn streams_mut(&mut self) -> Option<&mut highwater_stream::Machine> {
+        match self {
+            Self::Streams(machine) => Some(machine),
+            Self::Control(_) => None,
+        }
+    }
+
     /// What the control group publishes.
     pub fn view(&self) -> Option<Arc<highwater_control::View>> {
         match self {

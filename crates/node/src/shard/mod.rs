@@ -10,6 +10,7 @@ mod compaction;
 mod group;
 mod input;
 mod machine;
+mod own;
 mod read;
 mod recover;
 mod scrub;
@@ -23,6 +24,7 @@ pub use recover::{Recovery, bootstrap};
 pub use snapshot::{ObjectLocated, SnapshotAbout, SnapshotAnswer, SnapshotQuestion};
 
 use crate::api::{GroupState, GroupStatus, ReadRequest, Unavailable};
+use crate::restored::Mark;
 use crate::route::group_of;
 use group::{GroupCore, Handed, Waiting};
 use highwater_base::GroupId;
@@ -96,6 +98,14 @@ struct Full {
     asked_again: bool,
 }
 
+/// What applying entries changed for those who wait.
+#[derive(Default)]
+struct Changed {
+    paths: Vec<String>,
+    /// Every stream has another token.
+    history: bool,
+}
+
 /// All groups of a node. `T` is who waits for an answer.
 pub struct ShardCore<T> {
     options: ShardOptions,
@@ -120,6 +130,12 @@ pub struct ShardCore<T> {
     /// Something came since the last turn that should not wait for the batch in flight.
     turn_due: bool,
     failed: Option<String>,
+    /// The mark of a restored directory, until every group has recorded its new history.
+    mark: Option<Mark>,
+    /// It was said that the mark stays.
+    mark_stays: bool,
+    /// A group may take requests otherwise than it did when that was last asked.
+    refusals_changed: bool,
 }
 
 impl<T: Token> ShardCore<T> {
@@ -175,7 +191,7 @@ impl<T: Token> ShardCore<T> {
             Input::Pin { token, group } => self.want_pin(token, group, out),
             Input::LogRoom(room) => self.log_room = room,
             Input::Failed(reason) => self.fail(reason, out),
-            Input::Tick => self.tick(out),
+            Input::Tick => self.tick(now, out),
         }
     }
 
@@ -188,6 +204,7 @@ impl<T: Token> ShardCore<T> {
                 group.expire(now, out);
             }
         }
+        self.settle_history(out);
         self.submit(out);
         self.begin_checkpoint(now, out);
     }
@@ -207,17 +224,21 @@ impl<T: Token> ShardCore<T> {
     }
 
     fn turn_group(&mut self, number: u32, now: Now, room: &mut usize, out: &mut Vec<Output<T>>) {
+        let touches_allowed = self.touches_allowed();
         let Some(group) = self.slots[number as usize].up() else { return };
         if matches!(group.state, GroupState::Stopped(_)) {
             return;
         }
         group.confirm_asked(out);
-        let mut changed = Vec::new();
+        let (mut changed, state) = (Changed::default(), group.state.clone());
         while group.raft.has_ready() {
             let ready = group.raft.ready();
             if let Some(batch) = ready.batch {
                 let handed = group.frames(batch, &mut self.next.frames);
                 self.next.handed.push(handed);
+            }
+            if !ready.proposals_lost.is_empty() {
+                group.forget_touches();
             }
             for index in ready.proposals_lost {
                 let Some(waiting) = group.proposals.remove(&index) else { continue };
@@ -229,15 +250,24 @@ impl<T: Token> ShardCore<T> {
             if let Err(reason) = group.apply(ready.committed, &mut self.uncommitted_bytes, &mut changed, out) {
                 self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(group.uncommitted_bytes());
                 group.stop(reason, out);
+                self.refusals_changed = true;
                 return;
             }
         }
-        group.note_standing();
+        let mut proposed = group.note_standing(now, &mut self.uncommitted_bytes);
         group.publish(out);
-        for path in changed {
+        if changed.history {
+            group.wake_all(now.wall, out);
+        }
+        for path in changed.paths {
             group.wake(&path, now.wall, out);
         }
         group.answer_confirmed(now, room, out);
+        proposed |= group.touch_reached(now, touches_allowed, &mut self.uncommitted_bytes);
+        self.refusals_changed |= group.state != state || group.note_role();
+        if proposed {
+            self.dirty.insert(number);
+        }
     }
 
     fn propose(&mut self, token: T, proposal: Proposal, out: &mut Vec<Output<T>>) {
@@ -313,6 +343,10 @@ impl<T: Token> ShardCore<T> {
             if let Ok(group) = self.serving(id.0)
                 && let Some(answer) = group.read_local(&request, now.wall)
             {
+                group.note_read(&request.path, &answer, now.wall);
+                if group.has_reached() {
+                    self.dirty.insert(id.0);
+                }
                 out.push(Output::Answer(token, answer));
                 return;
             }
@@ -436,8 +470,9 @@ impl<T: Token> ShardCore<T> {
         }
     }
 
-    fn tick(&mut self, out: &mut Vec<Output<T>>) {
+    fn tick(&mut self, now: Now, out: &mut Vec<Output<T>>) {
         self.ticks += 1;
+        self.sweep(now);
         for (number, slot) in (0..).zip(&mut self.slots) {
             let Some(group) = slot.up() else { continue };
             group.raft.tick();
@@ -544,7 +579,7 @@ impl<T: Token> ShardCore<T> {
     /// Whether every group that can serve does.
     #[must_use]
     pub fn ready(&self) -> bool {
-        let starts = |slot: &Slot<T>| matches!(slot, Slot::Up(group) if group.state == GroupState::Starting);
+        let starts = |slot: &Slot<T>| matches!(slot, Slot::Up(group) if matches!(group.state, GroupState::Starting | GroupState::HistoryPending));
         self.failed.is_none() && !self.slots.iter().any(starts)
     }
 

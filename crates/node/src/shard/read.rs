@@ -8,7 +8,7 @@ use super::group::GroupCore;
 use super::input::{Answer, Now, Output, ReadLocated};
 use super::snapshot::SnapshotQuestion;
 use super::wait::Waiter;
-use crate::api::{ReadRequest, Unavailable};
+use crate::api::{Durability, ReadRequest, Unavailable, WriteAnswer};
 use crate::json;
 use highwater_base::{Incarnation, Millis, Offset, limits};
 use highwater_consensus::ReadConfirmed;
@@ -66,7 +66,7 @@ impl<T> Reads<T> {
 }
 
 /// What became of a read that was evaluated.
-enum Evaluated {
+pub(super) enum Evaluated {
     Answer(Answer),
     Wait(ReadRequest, u64),
 }
@@ -110,36 +110,59 @@ impl<T> GroupCore<T> {
         let (due, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.reads.confirmed).into_iter().partition(|(index, _)| *index <= applied);
         self.reads.confirmed = later;
-        let Some(streams) = self.machine.streams() else { return };
         for ReadAsked { token, question } in due.into_iter().flat_map(|(_, reads)| reads) {
             let answer = match question {
-                Question::Head { path, at } => Answer::Head(Ok(streams.head(&path, at))),
-                Question::Early { path, incarnation, key } => {
-                    Answer::Early(Ok(streams.early(&path, now.wall, incarnation, &key)))
+                Question::Read(request) => {
+                    self.answer_read(token, request, now, room, out);
+                    continue;
                 }
                 Question::Snapshot(question) => Answer::Snapshot(Ok(self.snapshot(&question, now.wall))),
-                Question::Read(request) => match self.evaluate(request, now.wall) {
-                    Evaluated::Answer(answer) => answer,
-                    Evaluated::Wait(_, _) if *room == 0 => Answer::Read(Err(Unavailable::LiveReadsExhausted)),
-                    Evaluated::Wait(request, wait_ms) => {
-                        *room -= 1;
-                        self.waiters.add(Waiter { token, request, deadline: now.monotonic.saturating_add(wait_ms) });
-                        continue;
-                    }
-                },
+                Question::Head { path, at } => {
+                    let Some(streams) = self.machine.streams() else { continue };
+                    Answer::Head(Ok(streams.head(&path, at)))
+                }
+                Question::Early { path, incarnation, key } => self.answer_early(&path, incarnation, &key, now),
             };
             out.push(Output::Answer(token, answer));
+        }
+    }
+
+    /// An early answer is about a write that applied; how many have it on disk is told as it is now.
+    fn answer_early(&mut self, path: &str, incarnation: Incarnation, key: &ProducerKey, now: Now) -> Answer {
+        let result = self.machine.streams().and_then(|streams| streams.early(path, now.wall, incarnation, key));
+        if result.is_some() {
+            self.reached(path);
+        }
+        let of = u32::try_from(self.raft.voters().len()).unwrap_or(u32::MAX);
+        let durability = Durability { synced: self.raft.voters_persisted(self.raft.standing().applied), of };
+        Answer::Early(Ok(result.map(|result| WriteAnswer { result, durability })))
+    }
+
+    fn answer_read(&mut self, token: T, request: ReadRequest, now: Now, room: &mut usize, out: &mut Vec<Output<T>>) {
+        let path = request.path.clone();
+        match self.evaluate(request, now.wall) {
+            Evaluated::Answer(answer) => {
+                self.note_read(&path, &answer, now.wall);
+                out.push(Output::Answer(token, answer));
+            }
+            Evaluated::Wait(_, _) if *room == 0 => {
+                out.push(Output::Answer(token, Answer::Read(Err(Unavailable::LiveReadsExhausted))));
+            }
+            Evaluated::Wait(request, wait_ms) => {
+                *room -= 1;
+                if self.machine.streams().is_some_and(|streams| streams.slides(&path)) {
+                    self.reached(&path);
+                    self.waited_for(&path);
+                }
+                self.waiters.add(Waiter { token, request, deadline: now.monotonic.saturating_add(wait_ms) });
+            }
         }
     }
 
     /// Looks at a stream that changed on behalf of those who wait for it.
     pub fn wake(&mut self, path: &str, at: Millis, out: &mut Vec<Output<T>>) {
         for waiter in self.waiters.take_path(path) {
-            let Waiter { token, request, deadline } = waiter;
-            match self.evaluate(request, at) {
-                Evaluated::Answer(answer) => out.push(Output::Answer(token, answer)),
-                Evaluated::Wait(request, _) => self.waiters.add(Waiter { token, request, deadline }),
-            }
+            self.wake_one(waiter, at, out);
         }
     }
 
@@ -159,7 +182,7 @@ impl<T> GroupCore<T> {
         }
     }
 
-    fn evaluate(&self, request: ReadRequest, at: Millis) -> Evaluated {
+    pub(super) fn evaluate(&self, request: ReadRequest, at: Millis) -> Evaluated {
         let Some(streams) = self.machine.streams() else {
             return Evaluated::Answer(Answer::Read(Ok(Err(Refusal::StreamNotFound))));
         };

@@ -3,10 +3,12 @@
 use super::checkpoint::{CheckpointState, checkpoint_meta};
 use super::group::{FRAME_BASE, FRAME_ENTRY, FRAME_HARD_STATE, GroupCore};
 use super::machine::GroupMachine;
+use super::own::Own;
 use super::read::Reads;
 use super::wait::Waiters;
 use super::{Pending, ShardCore, ShardOptions, Slot};
 use crate::api::GroupState;
+use crate::restored::Mark;
 use bytes::Bytes;
 use highwater_base::{GroupId, NodeId, OwnerId, Random};
 use highwater_consensus::{Base, Entry, Group, GroupOptions, HardState, RecoveredLog};
@@ -34,6 +36,8 @@ pub struct Recovery<'a> {
     pub first_start: bool,
     /// How the stores are kept.
     pub store: highwater_store::Options,
+    /// The directory's mark, if it was restored from an older copy.
+    pub mark: Option<Mark>,
 }
 
 /// The owner of the log's frames and of the store of a slot: the control group comes behind those of the streams.
@@ -119,6 +123,9 @@ impl<T> ShardCore<T> {
             ticks: 0,
             turn_due: false,
             failed: None,
+            mark: recovery.mark,
+            mark_stays: false,
+            refusals_changed: true,
         };
         (core, readers)
     }
@@ -248,7 +255,7 @@ fn finish<T>(
     let Recovering { store, machine, log, located, checkpoint } = group;
     let log = log.ok_or("it has neither a checkpoint nor a first record: its log is not the one that it wrote")?;
     let raft = Group::open(recovery.node, log, GroupOptions::default(), random).map_err(|error| error.to_string())?;
-    Ok(GroupCore {
+    let mut group = GroupCore {
         id,
         owner,
         raft,
@@ -256,6 +263,8 @@ fn finish<T>(
         store,
         state: GroupState::Starting,
         unpublished: true,
+        own: Own::new(recovery.mark),
+        led: false,
         proposals: BTreeMap::new(),
         located,
         reads: Reads::new(),
@@ -264,5 +273,9 @@ fn finish<T>(
         pins: Vec::new(),
         pins_running: Vec::new(),
         compacted_bytes: 0,
-    })
+    };
+    if !group.history_recorded() {
+        group.state = GroupState::HistoryPending;
+    }
+    Ok(group)
 }

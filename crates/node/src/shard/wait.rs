@@ -45,6 +45,11 @@ impl<T> Waiters<T> {
         self.waiters.insert(number, (path, waiter));
     }
 
+    /// Whether somebody waits for a stream.
+    pub fn any(&self, path: &str) -> bool {
+        self.by_path.contains_key(path)
+    }
+
     /// Takes out everyone who waits for a stream, in the order in which they came.
     pub fn take_path(&mut self, path: &str) -> Vec<Waiter<T>> {
         let numbers = self.by_path.remove(path).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! The thread that moves bytes from the log into data files.
 
-use super::{Loud, Mail, Shard};
+use super::{Loud, Mail, Shard, Shared};
+use crate::restored::Mark;
 use crate::shard::Input;
 use highwater_base::GroupId;
 use highwater_store::{Checkpoint, Reclaim};
@@ -13,6 +14,15 @@ use std::thread::JoinHandle;
 pub(crate) enum Work {
     Checkpoint(GroupId, Checkpoint),
     Reclaim(Reclaim),
+    /// Remove the mark of a restored directory.
+    Unmark,
+}
+
+/// A mark that cannot be removed does nothing at the next start: its history is recorded.
+fn unmark(shared: &Shared) {
+    if let Err(error) = Mark::remove(shared.disk.as_ref(), &shared.data) {
+        tracing::warn!(%error, "the mark of the restore could not be removed; the next start tries again");
+    }
 }
 
 /// Starts the thread. It ends when the last sender of its work is gone.
@@ -26,6 +36,7 @@ pub(crate) fn checkpointer(
         while let Ok(work) = queue.recv() {
             match work {
                 Work::Reclaim(reclaim) => drop(reclaim),
+                Work::Unmark => unmark(shard.shared()),
                 Work::Checkpoint(group, checkpoint) => {
                     let result = checkpoint.run(&log);
                     shard.post(Mail::Input(Input::Checkpointed { group, result }));

@@ -16,20 +16,20 @@ pub(crate) use reply::Reply;
 pub(crate) use scrubber::{ScrubOptions, Scrubber};
 pub(crate) use shard::Shard;
 
-use crate::api::{GroupStatus, Identity, Status};
+use crate::api::{GroupStatus, Identity, Status, Unavailable};
 use crate::backup::session::Backups;
 use crate::rooms::Rooms;
 use crate::shard::{Input, ShardCore};
 use crate::snapshot::Commits;
 use crate::storage::Faults;
-use highwater_base::{Clock, Random};
+use highwater_base::{Clock, GroupId, Random};
 use highwater_control::View;
 use highwater_disk::Disk;
 use highwater_store::StoreReader;
 use highwater_wal::WriterHandle;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use tokio::sync::watch;
 
@@ -88,6 +88,10 @@ pub(crate) struct Shared {
     pub groups: Mutex<(Vec<GroupStatus>, GroupStatus)>,
     /// Bytes of every bucket that some account has, as the shard last counted them.
     pub stored_bytes: RwLock<BTreeMap<String, u64>>,
+    /// Why each group takes no request now; 0 if it does.
+    pub refusals: Vec<AtomicU8>,
+    pub looks_restored: bool,
+    pub history_pending: AtomicBool,
     /// What the control plane knows; absent until it is known to be current.
     pub control: watch::Sender<Option<Arc<View>>>,
     pub storage: Faults,
@@ -96,7 +100,29 @@ pub(crate) struct Shared {
     pub data: PathBuf,
 }
 
+/// Why a group takes no request, as a number that is shared without a lock; 0 if it does.
+pub(crate) fn refusal_code(refusal: Option<&Unavailable>) -> u8 {
+    match refusal {
+        None => 0,
+        Some(Unavailable::GroupRestarting) => 1,
+        Some(Unavailable::HistoryPending) => 2,
+        Some(Unavailable::NoLeader { .. }) => 3,
+        Some(_) => 4,
+    }
+}
+
 impl Shared {
+    /// Why a group takes no request now, as the shard's thread last said.
+    pub fn refusal(&self, group: GroupId) -> Option<Unavailable> {
+        match self.refusals.get(group.0 as usize)?.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some(Unavailable::GroupRestarting),
+            2 => Some(Unavailable::HistoryPending),
+            3 => Some(Unavailable::NoLeader { group: group.0 }),
+            _ => Some(Unavailable::ApplyStopped),
+        }
+    }
+
     /// Notes that nothing will be acknowledged any more; the first reason stays.
     pub fn fail(&self, reason: String) {
         self.ready.store(false, Ordering::Relaxed);
@@ -126,6 +152,8 @@ impl Shared {
             failed: self.failed.borrow().clone(),
             groups,
             control,
+            looks_restored: self.looks_restored,
+            history_pending: self.history_pending.load(Ordering::Relaxed),
             wal_bytes: metrics.log_bytes,
             wal_syncs: metrics.syncs,
             wal_batches: metrics.batches,

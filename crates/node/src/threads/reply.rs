@@ -4,7 +4,7 @@ use crate::api::{ControlAnswer, Unavailable, WriteAnswer};
 use crate::handle::Admission;
 use crate::shard::{Answer, ObjectLocated, ReadLocated, SnapshotAnswer, Token};
 use highwater_store::Pin;
-use highwater_stream::{Head, Outcome, Refusal};
+use highwater_stream::{Head, Refusal};
 use tokio::sync::oneshot::Sender;
 
 /// A task that waits. A write holds its room for the body until it is answered.
@@ -13,7 +13,7 @@ pub(crate) enum Reply {
     Control(Sender<Result<ControlAnswer, Unavailable>>),
     Head(Sender<Result<Result<Head, Refusal>, Unavailable>>),
     Read(Sender<Result<Result<ReadLocated, Refusal>, Unavailable>>),
-    Early(Sender<Result<Option<Result<Outcome, Refusal>>, Unavailable>>),
+    Early(Sender<Result<Option<WriteAnswer>, Unavailable>>),
     Pin(Sender<Result<Pin, Unavailable>>),
     Snapshot(Sender<Result<Result<SnapshotAnswer, Refusal>, Unavailable>>),
     Located(Sender<Result<ObjectLocated, Unavailable>>),

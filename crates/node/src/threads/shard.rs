@@ -5,7 +5,7 @@
 //! posted, does a turn, and looks again. While one thread does that, the others leave their requests and go on, so that
 //! turns get larger the more comes. A write that is alone is also written to the log and synced where it is.
 
-use super::{Loud, Mail, Reply, Shared, Work};
+use super::{Loud, Mail, Reply, Shared, Work, refusal_code};
 use crate::shard::{Answer, Input, Now, Output, ShardCore};
 use highwater_wal::{Frame, WriterHandle};
 use std::collections::BTreeMap;
@@ -105,6 +105,11 @@ impl Shard {
         let writer = shared.writer.clone();
         let (inbox, engine) = (Mutex::default(), Mutex::new(Some(engine)));
         Arc::new(Self { shared, writer, inbox, engine, wakes_at: AtomicU64::new(0), thread: OnceLock::new() })
+    }
+
+    /// What the threads of the node share.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Leaves something for the shard, and sees to it if nobody else does. May write and sync the log.
@@ -246,6 +251,7 @@ impl Shard {
                 }
                 Output::Publish(view) => drop(self.shared.control.send_replace(Some(view))),
                 Output::Reclaim(reclaim) => self.background(&engine.work, Work::Reclaim(reclaim)),
+                Output::HistoryRecorded => self.background(&engine.work, Work::Unmark),
                 Output::Release(owner, first_needed) => self.writer.release(owner, first_needed),
                 Output::Abandon(owner) => self.writer.abandon(owner),
                 Output::Failed(reason) => self.shared.fail(reason),
@@ -275,8 +281,14 @@ impl Shard {
         }
     }
 
-    fn publish(&self, engine: &Engine) {
-        let (shared, core) = (&self.shared, &engine.core);
+    fn publish(&self, engine: &mut Engine) {
+        let (shared, core) = (&self.shared, &mut engine.core);
+        if core.take_refusals_changed() {
+            for (code, refusal) in shared.refusals.iter().zip(core.refusals()) {
+                code.store(refusal_code(refusal.as_ref()), Ordering::Relaxed);
+            }
+        }
+        shared.history_pending.store(core.history_pending(), Ordering::Relaxed);
         shared.uncommitted_bytes.store(core.uncommitted_bytes(), Ordering::Relaxed);
         shared.live_reads.store(core.live_reads() as u64, Ordering::Relaxed);
         shared.log_room.store(core.log_room().unwrap_or(u64::MAX), Ordering::Relaxed);

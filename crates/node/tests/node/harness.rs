@@ -55,12 +55,33 @@ impl Host {
         host
     }
 
+    /// A host on a disk that was used before.
+    pub fn on(disk: SimDisk, seed: u64) -> Self {
+        Self { disk, ..Self::new(seed) }
+    }
+
+    /// The wall clock.
+    pub fn wall(&self) -> Millis {
+        Millis(self.at)
+    }
+
+    /// Lets time pass while nothing runs.
+    pub fn skip(&mut self, milliseconds: u64) {
+        self.at += milliseconds;
+    }
+
     pub fn open(&mut self) -> Result<(), OpenError> {
+        self.open_unsynced()?;
+        self.node().sync();
+        Ok(())
+    }
+
+    /// Opens the directory and leaves what waits for the log waiting.
+    pub fn open_unsynced(&mut self) -> Result<(), OpenError> {
         self.node = None;
         self.answers.clear();
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
-        let mut node = Solo::open(&self.config, &disk, &mut self.random)?;
-        node.sync();
+        let node = Solo::open_at(&self.config, &disk, &mut self.random, Millis(self.at))?;
         self.node = Some(node);
         Ok(())
     }
@@ -98,10 +119,24 @@ impl Host {
 
     /// Gives one input and lets everything it leads to happen; the answer, if there is one by then.
     pub fn ask(&mut self, token: u64, input: Input<u64>) -> Option<Answer> {
+        let at = Millis(self.at);
         let node = self.node();
+        node.set_wall(at);
         node.turn([input]);
         node.sync();
         self.answer(token)
+    }
+
+    /// Lets time pass, and everything happen that it leads to.
+    pub fn pass(&mut self, milliseconds: u64) {
+        for _ in 0..milliseconds / 100 {
+            let at = Millis(self.at);
+            let node = self.node();
+            node.set_wall(at);
+            node.pass(100);
+            node.sync();
+            self.at += 100;
+        }
     }
 
     pub fn answer(&mut self, token: u64) -> Option<Answer> {

@@ -3,8 +3,10 @@
 mod control;
 mod crash;
 mod directory;
+mod expiry;
 mod faults;
 mod harness;
+mod history;
 mod random;
 mod reads;
 mod reports;

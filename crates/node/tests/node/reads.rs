@@ -4,7 +4,7 @@ use crate::harness::{Host, config, create, delete, keyed};
 use highwater_base::{Offset, limits};
 use highwater_node::config::Config;
 use highwater_node::shard::{Answer, Input};
-use highwater_node::{ReadAnswer, ReadRequest, Unavailable};
+use highwater_node::{ReadAnswer, ReadRequest, Unavailable, WriteAnswer};
 use highwater_stream::{ReadFrom, Refusal};
 
 fn waiting(path: &str, from: ReadFrom, wait_ms: u64) -> ReadRequest {
@@ -190,10 +190,11 @@ fn an_early_answer_comes_from_the_head_alone() {
     };
     let token = host.token();
     let input = Input::Early { token, path: "s".to_owned(), incarnation, key };
-    let Some(Answer::Early(Ok(Some(Ok(outcome))))) = host.ask(token, input) else {
+    let Some(Answer::Early(Ok(Some(WriteAnswer { result: Ok(outcome), durability })))) = host.ask(token, input) else {
         panic!("a repeat is answered early")
     };
     assert!(crate::harness::receipt(&outcome).is_some_and(|(_, repeat)| repeat));
+    assert_eq!((durability.synced, durability.of), (1, 1));
 }
 
 #[test]

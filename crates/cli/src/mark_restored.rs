@@ -1,0 +1,62 @@
+//! `highwater mark-restored`: the operator's word that a data directory is an older copy.
+
+use crate::arguments::MarkRestoredArguments;
+use crate::exit::{self, Status};
+use crate::output;
+use anyhow::Result;
+use highwater_disk::{OsDisk, SystemRandom};
+use highwater_node::restored::{self, Marked, RestoredError};
+use serde::Serialize;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report {
+    data: String,
+    cluster_id: String,
+    groups: u32,
+    history_pending: bool,
+    replaced: bool,
+}
+
+/// Marks the directory, or notes that it was moved.
+pub fn run(arguments: &MarkRestoredArguments) -> Result<()> {
+    let data = arguments.data.as_path();
+    let disk = OsDisk::new();
+    let report = |cluster_id, groups, history_pending, replaced| Report {
+        data: data.display().to_string(),
+        cluster_id,
+        groups,
+        history_pending,
+        replaced,
+    };
+    let report = if arguments.moved {
+        let cluster = restored::moved(&disk, data).map_err(of)?;
+        report(cluster.cluster_id, cluster.groups, false, false)
+    } else {
+        let Marked { cluster_id, groups, again } = restored::mark(&disk, data, &mut SystemRandom).map_err(of)?;
+        report(cluster_id, groups, true, again)
+    };
+    if arguments.json {
+        return output::json(&report);
+    }
+    if arguments.moved {
+        println!("{}: noted where it is now; nothing else changes", report.data);
+        return Ok(());
+    }
+    let earlier = if report.replaced { " (in place of a mark that had not been acted on)" } else { "" };
+    println!(
+        "{}: marked as restored{earlier}. At the next start each of its {} groups begins a new history before it serves:\n\
+         every stream gets another token, and every owner of a database stops with `history` or goes on if it lost nothing.",
+        report.data, report.groups
+    );
+    Ok(())
+}
+
+fn of(error: RestoredError) -> anyhow::Error {
+    let status = match &error {
+        RestoredError::NoDataDirectory(_) => Status::NotFound,
+        RestoredError::InUse(_) => Status::Later,
+        RestoredError::ClusterFile(_) | RestoredError::Mark { .. } | RestoredError::Io { .. } => Status::Failed,
+    };
+    exit::with(status, error.to_string())
+}

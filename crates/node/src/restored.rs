@@ -95,10 +95,14 @@ pub fn mark(disk: &dyn Disk, data: &Path, random: &mut dyn Random) -> Result<Mar
     let (cluster, _lock) = stopped(disk, data)?;
     let path = data.join(NAME_MARK);
     let again = disk.exists(&path).map_err(failed(&path))?;
-    let record = encode(MAGIC_MARK, random.next_u64());
-    write(disk, data, NAME_MARK_TEMPORARY, NAME_MARK, &record).map_err(failed(&path))?;
+    write_mark(disk, data, random).map_err(failed(&path))?;
     take_place(disk, data).map_err(failed(&data.join(NAME_PLACE)))?;
     Ok(Marked { cluster_id: cluster.cluster_id, groups: cluster.groups, again })
+}
+
+/// Writes the mark of a directory that is not yet a data directory, or of one that is locked; durable.
+pub(crate) fn write_mark(disk: &dyn Disk, data: &Path, random: &mut dyn Random) -> io::Result<()> {
+    write(disk, data, NAME_MARK_TEMPORARY, NAME_MARK, &encode(MAGIC_MARK, random.next_u64()))
 }
 
 /// Takes note that a stopped server's directory was moved as a whole, so that it no longer looks restored.

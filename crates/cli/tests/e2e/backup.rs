@@ -1,7 +1,8 @@
 //! The server's disk is lost, and comes back from a backup.
 
-use crate::bed::{Server, folder, highwater, highwater_with, text};
-use crate::session::{Session, bound};
+use crate::bed::{Server, folder, highwater, highwater_with, text, wait_for};
+use crate::content::stock;
+use crate::session::{Session, bound, published};
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -19,9 +20,10 @@ fn data_file(folder: &Path) -> PathBuf {
     files.into_iter().find(is_data).expect("something is stored")
 }
 
-/// Write, back up, write more, lose the disk, restore: the stream is what the backup holds.
+/// Write, back up, write more, lose the disk, restore: the stream is what the backup holds, under another token, and the
+/// database that had written more learns that the server went back in time.
 #[test]
-fn a_lost_server_comes_back_from_its_backup() {
+fn a_lost_server_comes_back_from_its_backup_and_who_had_written_more_is_told() {
     let folder = folder();
     let mut server = Server::start(folder.path());
     let (url, notes) = (server.url("apps/one"), server.url("notes"));
@@ -31,6 +33,7 @@ fn a_lost_server_comes_back_from_its_backup() {
     owner.synced(&file);
     highwater(["stream", "create", &notes]).ok();
     highwater_with(["stream", "append", &notes], b"before").ok();
+    let before = highwater(["stream", "head", &notes, "--json"]).json();
 
     let backup = folder.path().join("backup");
     highwater(["backup", &base(&server), text(&backup)]).ok();
@@ -45,6 +48,14 @@ fn a_lost_server_comes_back_from_its_backup() {
     server.restart();
 
     assert_eq!(highwater(["stream", "read", &notes]).ok(), "before");
+    let after = highwater(["stream", "head", &notes, "--json"]).json();
+    assert_ne!(after["incarnation"], before["incarnation"], "the token of before would hide the loss");
+    owner.all(&["INSERT INTO t VALUES (3)"]);
+    let stopped =
+        wait_for("the owner to be told", || published(&file).filter(|page| page["ownership"]["state"] == "stopped"));
+    assert_eq!(stopped["ownership"]["reason"], "history", "{stopped}");
+    owner.finish();
+    assert_eq!(stock(&file, "SELECT count(*) FROM t"), "3\n", "the database keeps every commit");
 }
 
 #[test]

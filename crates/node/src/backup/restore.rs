@@ -3,7 +3,7 @@
 use super::PIECE_BYTES;
 use super::manifest::{Entry, Manifest, ManifestError};
 use crate::cluster_file::{self, ClusterFile, ClusterFileError};
-use highwater_base::codec::Writer;
+use crate::restored;
 use highwater_base::{Digest, Random};
 use highwater_disk::{Disk, OpenMode, create_directory_durably};
 use highwater_wal::Log;
@@ -107,7 +107,7 @@ pub fn restore(
         disk.sync_directory(folder).map_err(failed(folder))?;
     }
     make_log(disk, &data.join("wal"), random)?;
-    write_mark(&**disk, data, random).map_err(failed(data))?;
+    restored::write_mark(&**disk, data, random).map_err(failed(data))?;
     cluster.bootstrapped = true;
     cluster.write(&**disk, data).map_err(failed(&data.join(cluster_file::NAME)))?;
     Ok(Restored { manifest })
@@ -161,17 +161,4 @@ fn make_log(disk: &Arc<dyn Disk>, directory: &Path, random: &mut dyn Random) -> 
     let (log, _) =
         Log::open(Arc::clone(disk), directory, options).map_err(|error| RestoreError::Log(error.to_string()))?;
     log.close().map_err(|error| RestoreError::Log(error.to_string()))
-}
-
-/// Marks the directory as restored, durably. The number is drawn for each: two restores of one backup are two histories.
-fn write_mark(disk: &dyn Disk, data: &Path, random: &mut dyn Random) -> io::Result<()> {
-    let mut writer = Writer::new();
-    writer.raw(b"HWRESTOR").u16(1).u64(random.next_u64());
-    let mut bytes = writer.into_vec();
-    let digest = blake3::hash(&bytes);
-    bytes.extend_from_slice(digest.as_bytes());
-    let file = disk.open(&data.join("restored"), OpenMode::Create)?;
-    file.write_at(&bytes, 0)?;
-    file.sync_all()?;
-    disk.sync_directory(data)
 }

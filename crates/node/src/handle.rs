@@ -3,7 +3,7 @@
 use crate::api::{ControlAnswer, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer};
 use crate::json;
 use crate::route::group_of;
-use crate::shard::{Input, Proposal, ReadLocated, ShardCore};
+use crate::shard::{Input, Proposal, ReadLocated};
 use crate::storage::StorageFault;
 use crate::threads::{Mail, Reply, Shard, Shared};
 use bytes::BytesMut;

@@ -309,3 +309,46 @@ fn a_message_larger_than_an_answer_comes_whole_and_its_neighbours_apart() {
     server.stop();
     node.shutdown().expect("a clean end");
 }
+
+/// Another server let a stream end although it was closed, or read at its end, just before (its issue 392).
+#[test]
+fn a_window_begins_anew_with_everything_that_reaches_a_stream_but_a_head() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (node, mut server) = open(folder.path());
+    let key = [("producer-id", "w"), ("producer-epoch", "0"), ("producer-seq", "0")];
+    let closes = ("stream-closed", "true");
+    type Touch<'a> = (&'a str, &'a str, Vec<(&'a str, &'a str)>, bool);
+    let touches: [Touch<'_>; 7] = [
+        ("head", "HEAD", vec![], false),
+        ("read", "GET", vec![], true),
+        ("now", "GET", vec![], true),
+        ("poll", "GET", vec![], true),
+        ("append", "POST", vec![TEXT], true),
+        ("close", "POST", vec![closes], true),
+        ("keyed", "POST", [&key[..], &[closes]].concat(), true),
+    ];
+    std::thread::scope(|scope| {
+        for (name, method, headers, renews) in &touches {
+            let server = &server;
+            scope.spawn(move || {
+                let path = format!("/v1/stream/window/{name}");
+                assert_eq!(server.ask("PUT", &path, &[TEXT, ("stream-ttl", "2")], b"").status, 201);
+                std::thread::sleep(Duration::from_millis(1_400));
+                let query = match *name {
+                    "now" => "?offset=now",
+                    "poll" => "?offset=0&live=long-poll&timeout_ms=1",
+                    _ => "",
+                };
+                let body = if *name == "append" { &b"x"[..] } else { b"" };
+                let touched = server.ask(method, &format!("{path}{query}"), headers, body);
+                assert!(touched.status < 300, "{name}: {touched:?}");
+                // Half a second behind the end of a window that did not begin anew, the slack of an eighth included.
+                std::thread::sleep(Duration::from_millis(1_400));
+                let status = server.ask("HEAD", &path, &[], b"").status;
+                assert_eq!(status, if *renews { 200 } else { 404 }, "{name}");
+            });
+        }
+    });
+    server.stop();
+    node.shutdown().expect("a clean end");
+}

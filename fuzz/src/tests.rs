@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A target, and the folders below the work tree's root whose files are its seeds.
 type Target = (&'static str, fn(&[u8]), &'static [&'static str]);
 
-const TARGETS: [Target; 17] = [
+const TARGETS: [Target; 18] = [
     ("wal_segment", crate::wal_segment, &["crates/wal/golden"]),
     ("store_index", crate::store_index, &["crates/store/golden"]),
     ("stream_command", crate::stream_command, &["crates/stream/golden"]),

@@ -411,6 +411,7 @@ fn show_refusal(refusal: &Refusal) -> String {
         Refusal::Gone { retained, incarnation } => {
             text.push_str(&format!("gone retained={} {}", retained.0, name(*incarnation)));
         }
+        Refusal::NotJsonBoundary => text.push_str("not-json-boundary"),
         Refusal::InvalidJson => text.push_str("invalid-json"),
         Refusal::EmptyArray => text.push_str("empty-array"),
         Refusal::SnapshotConflict { latest, incarnation } => {

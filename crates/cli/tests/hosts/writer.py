@@ -8,6 +8,7 @@ delete older rows, and checkpoints of every kind run between them.
 """
 
 import random
+import signal
 import sqlite3
 import sys
 
@@ -63,6 +64,8 @@ def write(connection: sqlite3.Connection, n: int) -> None:
 
 
 def main() -> None:
+    # Whoever starts tests in the background may have had interrupts ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     connection = open_database()
     n = check(connection)
     print(f"found {n}", flush=True)

@@ -390,6 +390,10 @@ impl Database {
     }
 
     fn show(&self, core: &Core) {
+        // Nobody hears of a stop before it holds: whoever saw it may rely on the database taking nothing any more.
+        if core.todo.iter().any(|action| matches!(action, Action::Stop(_))) {
+            return;
+        }
         let mut snapshot = core.machine.snapshot();
         let mut shown = lock(&self.shown);
         if core.blocked_until.is_some() {

@@ -381,6 +381,28 @@ fn status_has_the_names_that_are_promised() {
 }
 
 /// The disk fails for good while an acknowledgement is written down. Whoever waits without a timeout is told at once.
+/// The status once showed the stop of which the replicator knew, and a commit that came right then was still taken.
+#[test]
+fn a_database_that_is_shown_as_stopped_takes_nothing_any_more() {
+    let (server, disk) = (TestServer::start(), disk());
+    let (first, second) = (Path::new("/a/app.db"), Path::new("/b/app.db"));
+    bound(&disk, first, &server).expect("an empty stream");
+    let old = open(&disk, first);
+    old.commit(2, 1);
+    old.synced();
+    restore(&disk, &server.url, second, client(), &mut |_| {}).expect("a database");
+    let new = open(&disk, second);
+    new.commit(2, 2);
+    new.synced();
+    old.commit(2, 3);
+    // Without a pause, so that the moment between the two is met if there is one.
+    let started = Instant::now();
+    while old.replication.snapshot().state != "stopped" {
+        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", old.replication.snapshot());
+    }
+    assert!(old.engine.admit_write().is_err(), "{:?}", old.replication.snapshot());
+}
+
 #[test]
 fn a_caller_who_waits_without_a_timeout_is_told_that_the_disk_failed() {
     let server = TestServer::start();

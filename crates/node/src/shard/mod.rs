@@ -11,19 +11,22 @@ mod group;
 mod input;
 mod machine;
 mod own;
+mod pressure;
 mod read;
 mod recover;
 mod scrub;
 mod snapshot;
+mod status;
 mod wait;
 
 pub(crate) use checkpoint::checkpoint_meta;
 pub use input::{Answer, Input, Now, Output, Place, Proposal, ReadLocated, Token};
+pub use pressure::frame_bytes_max;
 pub(crate) use recover::owner;
 pub use recover::{Recovery, bootstrap};
 pub use snapshot::{ObjectLocated, SnapshotAbout, SnapshotAnswer, SnapshotQuestion};
 
-use crate::api::{GroupState, GroupStatus, ReadRequest, Unavailable};
+use crate::api::{GroupState, ReadRequest, Unavailable};
 use crate::restored::Mark;
 use crate::route::group_of;
 use group::{GroupCore, Handed, Waiting};
@@ -68,20 +71,9 @@ impl<T> Slot<T> {
     }
 }
 
-/// Bytes of the largest record that is proposed: it fits into a segment with its pages' checksums and all around it.
-#[must_use]
-pub const fn frame_bytes_max(wal_segment_bytes: u64) -> u64 {
-    wal_segment_bytes / 4 * 3
-}
-
 /// Ticks that a full log keeps proposed writes waiting before they are told that their outcome is unknown: five
 /// seconds, half of what a client waits without progress.
 const FULL_TICKS_MAX: u64 = 50;
-
-/// Bytes of file that a batch with so many bytes of records takes at most: the marks and headers, and whole pages.
-const fn laid_out_bytes(bytes: u64) -> u64 {
-    bytes + bytes / 64 + 2 * 4_096
-}
 
 /// A batch of frames that the log has or gets.
 #[derive(Default)]
@@ -294,49 +286,6 @@ impl<T: Token> ShardCore<T> {
         }
     }
 
-    /// What a write of `bytes` is refused with now, if it is. One that makes room may use the log's reserve.
-    #[must_use]
-    pub fn pressure(&self, bytes: u64, makes_room: bool) -> Option<Unavailable> {
-        if self.failed.is_some() {
-            return Some(Unavailable::ApplyStopped);
-        }
-        if self.log_refuses(bytes, makes_room) || bytes > frame_bytes_max(self.options.wal_segment_bytes) {
-            return Some(Unavailable::WalDiskPressure);
-        }
-        (self.uncommitted_bytes + bytes > self.options.uncommitted_bytes_max && self.uncommitted_bytes > 0)
-            .then_some(Unavailable::RaftUncommittedBackpressure)
-    }
-
-    /// Whether the log has no room for a further write, however small.
-    #[must_use]
-    pub fn log_full(&self) -> bool {
-        self.log_refuses(0, false)
-    }
-
-    /// Bytes of the largest write that the log has room for behind what is in flight, where the disk bounds it.
-    #[must_use]
-    pub fn log_room(&self) -> Option<u64> {
-        let taken = laid_out_bytes(self.uncommitted_bytes) + self.reserve_bytes(false);
-        self.log_room.map(|room| room.saturating_sub(taken) / 65 * 64)
-    }
-
-    /// Whether the log may have no room for what is in flight and `bytes` more: nothing of that is proposed then, so
-    /// that it is an answer and not a wait.
-    fn log_refuses(&self, bytes: u64, makes_room: bool) -> bool {
-        // Of the bound, two segments stay free for what is already proposed and for the groups' own records. A delete
-        // is smaller than any of these, and leaves one.
-        let segments = if makes_room { 1 } else { 2 };
-        let bound = self.log_bytes() + segments * self.options.wal_segment_bytes > self.options.wal_bytes_max;
-        let needed = laid_out_bytes(self.uncommitted_bytes + bytes) + self.reserve_bytes(makes_room);
-        self.full.is_some() || bound || self.log_room.is_some_and(|room| needed > room)
-    }
-
-    /// Bytes of the last segment that a full disk has room for and that a write must leave: an eighth for deletes, of
-    /// which they leave an eighth for the groups' own records.
-    fn reserve_bytes(&self, makes_room: bool) -> u64 {
-        self.options.wal_segment_bytes / if makes_room { 64 } else { 8 }
-    }
-
     fn read(&mut self, token: T, request: ReadRequest, now: Now, out: &mut Vec<Output<T>>) {
         if read::is_local(&request) {
             let id = group_of(&request.path, self.groups());
@@ -527,43 +476,9 @@ impl<T: Token> ShardCore<T> {
         })
     }
 
-    /// Bytes of the segments that hold what is still needed, as far as is known here.
-    fn log_bytes(&self) -> u64 {
-        // The others' segments are set aside when they are in the way.
-        let oldest = self.going_on().filter_map(|group| group.checkpoint.segment_oldest());
-        let span = oldest.min().map_or(0, |oldest| self.segment_newest.saturating_sub(oldest) + 1);
-        span.saturating_mul(self.options.wal_segment_bytes)
-    }
-
     /// How many groups the streams have.
     fn groups(&self) -> u32 {
         u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
-    }
-
-    /// Readers that wait.
-    #[must_use]
-    pub fn live_reads(&self) -> usize {
-        let waiting = |slot: &Slot<T>| match slot {
-            Slot::Up(group) => group.waiters.len(),
-            Slot::Down(_) => 0,
-        };
-        self.slots.iter().map(waiting).sum()
-    }
-
-    /// Bytes that a bucket holds in all groups.
-    #[must_use]
-    pub fn stored_bytes(&self, bucket: &str) -> u64 {
-        let of = |slot: &Slot<T>| match slot {
-            Slot::Up(group) => group.machine.streams().map_or(0, |streams| streams.usage(bucket).bytes),
-            Slot::Down(_) => 0,
-        };
-        self.slots.iter().map(of).sum()
-    }
-
-    /// Bytes proposed and not yet applied.
-    #[must_use]
-    pub fn uncommitted_bytes(&self) -> u64 {
-        self.uncommitted_bytes
     }
 
     /// Monotonic milliseconds at which a turn is due even if nothing comes.
@@ -576,45 +491,12 @@ impl<T: Token> ShardCore<T> {
         self.slots.iter().filter_map(deadline).min()
     }
 
-    /// Whether every group that can serve does.
-    #[must_use]
-    pub fn ready(&self) -> bool {
-        let starts = |slot: &Slot<T>| matches!(slot, Slot::Up(group) if matches!(group.state, GroupState::Starting | GroupState::HistoryPending));
-        self.failed.is_none() && !self.slots.iter().any(starts)
-    }
-
-    /// Whether nothing is under way that a shutdown should wait for.
-    #[must_use]
-    pub fn idle(&self) -> bool {
-        let waits = |slot: &Slot<T>| matches!(slot, Slot::Up(group) if !group.proposals.is_empty());
-        self.in_flight.is_none() && !self.slots.iter().any(waits)
-    }
-
     /// Answers everyone who still waits: the node goes away.
     pub fn close(&mut self, out: &mut Vec<Output<T>>) {
         for slot in &mut self.slots {
             if let Some(group) = slot.up() {
                 group.abandon(&Unavailable::GroupRestarting, out);
             }
-        }
-    }
-
-    /// The groups of the streams, for the status page.
-    #[must_use]
-    pub fn status(&self) -> Vec<GroupStatus> {
-        (0..self.groups()).map(|number| self.group_status(number)).collect()
-    }
-
-    /// The control group, for the status page.
-    #[must_use]
-    pub fn control_status(&self) -> GroupStatus {
-        self.group_status(self.groups())
-    }
-
-    fn group_status(&self, number: u32) -> GroupStatus {
-        match &self.slots[number as usize] {
-            Slot::Up(group) => group.status(),
-            Slot::Down(state) => GroupStatus::down(number, state.clone()),
         }
     }
 }

@@ -84,14 +84,14 @@ impl Store {
             return plan;
         }
         let mut bytes = 0;
-        for (key, extents) in &self.objects {
+        for (key, extents) in self.residents.placed_from(0) {
             for extent in extents.iter().filter(|extent| plan.victims.contains(&extent.file)) {
                 let length = u64::from(extent.length);
                 if bytes > 0 && bytes + length > bytes_max {
                     return plan;
                 }
                 bytes += length;
-                plan.below.insert(*key, extent.end());
+                plan.below.insert(key, extent.end());
             }
         }
         plan
@@ -99,7 +99,7 @@ impl Store {
 
     /// The extents of `object` from the one on that holds the byte at `offset`.
     pub(crate) fn extents_from(&self, object: u64, offset: u64) -> &[FileExtent] {
-        let extents = self.objects.get(&object).map_or(&[][..], Vec::as_slice);
+        let extents = self.residents.extents(object);
         &extents[find(extents, offset, FileExtent::end)..]
     }
 }

@@ -10,6 +10,7 @@
 //! - [`open`]: reading the index, cutting its torn tail, removing leftovers
 //! - [`checkpoint`], `moving`: all the I/O of a checkpoint, for any thread
 //! - `compaction`, `usage`: which files are mostly dead, and what moves out of them
+//! - [`residence`], `residents`: which objects are in memory, and how others get there
 //! - [`plan`], [`reader`]: what a read will fetch; fetching and verifying it, for any thread
 //! - [`scrub`], [`mod@verify`]: reading everything, of a store in use and of one that nobody has open
 //! - [`pin`]: a checkpoint's files, kept while they are copied
@@ -43,6 +44,8 @@ pub mod options;
 pub mod pin;
 pub mod plan;
 pub mod reader;
+pub mod residence;
+mod residents;
 mod runs;
 pub mod scrub;
 pub mod store;
@@ -52,11 +55,12 @@ pub mod verify;
 pub use checkpoint::{Checkpoint, CheckpointDone, CheckpointError, CheckpointFault};
 pub use data::DataFault;
 pub use log::{LogError, LogSource};
-pub use open::{Loaded, OpenError};
+pub use open::{Loaded, OpenError, Opening};
 pub use options::Options;
 pub use pin::{Pin, PinnedFile};
 pub use plan::ReadPlan;
 pub use reader::{ReadError, StoreReader};
+pub use residence::{Found, Keep, Lookup, LookupError, Residence, Visited};
 pub use scrub::{Fault, IndexSlice, ScrubCursor, ScrubSlice};
 pub use store::{Reclaim, Store, StoreStatus};
 pub use verify::{Verified, verify};

@@ -3,11 +3,14 @@
 use crate::files::{self, Files};
 use crate::index::{self, Contents, Name, ScanError};
 use crate::options::Options;
+use crate::residence::{Keep, Visited};
+use crate::residents::Residents;
 use crate::store::Store;
+use crate::usage::Laid;
 use bytes::Bytes;
 use highwater_base::OwnerId;
 use highwater_disk::{Disk, File, OpenMode};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,6 +44,14 @@ pub enum OpenError {
         /// The file or folder.
         path: PathBuf,
         /// Where in it, and what is wrong.
+        what: String,
+    },
+    /// The caller does not take an object's state.
+    #[error("object {key}: {what}")]
+    Refused {
+        /// The object's key.
+        key: u64,
+        /// What the caller says.
         what: String,
     },
     /// The disk's error.
@@ -107,19 +118,73 @@ fn create(disk: &dyn Disk, directory: &Path, owner: OwnerId) -> Result<(), OpenE
     disk.rename(&index::temporary_path(directory, 1), &path).map_err(io_error(&path))
 }
 
-impl Store {
-    /// Opens the store in `directory`, or makes an empty one. The caller holds the data directory's lock.
-    ///
-    /// Reads the index and nothing of the payload, and removes what a crash left behind.
+/// A store whose index was looked at and not loaded yet.
+pub struct Opening {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    owner: OwnerId,
+    options: Options,
+    listing: Listing,
+    index: PathBuf,
+    file: Arc<dyn File>,
+    contents: Contents,
+}
+
+impl Opening {
+    /// The position that the last checkpoint covers; the log is replayed from the next one on.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.contents.head.applied
+    }
+
+    /// The caller's bytes of that checkpoint.
+    #[must_use]
+    pub fn meta(&self) -> &Bytes {
+        &self.contents.head.meta
+    }
+
+    /// Goes through all objects, in order of their keys, and asks of each whether it is to be resident. Removes what a crash
+    /// left behind.
     /// # Errors
-    /// A damaged or unknown index, a missing data file, or the disk's error. No file was changed then, unless the disk
-    /// failed while leftovers were removed.
-    pub fn open(
+    /// A damaged index, a missing data file, the disk's error, or `Refused` with what `visit` said. No file was changed then,
+    /// unless the disk failed while leftovers were removed.
+    pub fn load(self, visit: &mut dyn FnMut(Visited) -> Result<Keep, String>) -> Result<Store, OpenError> {
+        let Self { disk, directory, owner, options, listing, index, file, contents } = self;
+        let named: BTreeSet<u32> = contents.objects.values().flat_map(|image| &image.extents).map(|e| e.file).collect();
+        if let Some(missing) = named.difference(&listing.data).next() {
+            let path = files::path(&directory, *missing);
+            return Err(OpenError::Damaged { path, what: "the file is missing".into() });
+        }
+        index::settle(&*file, &contents).map_err(io_error(&index))?;
+        tidy(&*disk, &directory, &listing, &named)?;
+        let newest = listing.data.last().map_or(0, |file| file + 1);
+        let next_file = contents.head.file_next.max(newest);
+        let files = Arc::new(Files::new(disk, directory, owner, options.handles_max));
+        let (mut residents, mut laid) = (Residents::default(), Laid::default());
+        for (key, image) in contents.objects {
+            let refused = |what| OpenError::Refused { key, what };
+            visit(Visited { key, state: image.state, evictable: false }).map_err(refused)?;
+            image.extents.iter().for_each(|extent| laid.add(extent));
+            residents.insert(key, image.extents);
+        }
+        let mut store = Store::new(files, options, contents.position, residents, laid, next_file);
+        store.measure(&named);
+        store.applied = contents.head.applied;
+        store.torn_bytes = contents.torn_bytes;
+        Ok(store)
+    }
+}
+
+impl Store {
+    /// Begins to open the store in `directory`, or makes an empty one. The caller holds the data directory's lock.
+    /// # Errors
+    /// A damaged or unknown index, or the disk's error. No file was changed then.
+    pub fn opening(
         disk: Arc<dyn Disk>,
         directory: &Path,
         owner: OwnerId,
         options: Options,
-    ) -> Result<(Self, Loaded), OpenError> {
+    ) -> Result<Opening, OpenError> {
         let mut listing = Listing::of(&*disk, directory)?;
         if listing.generations.is_empty() {
             if !listing.data.is_empty() {
@@ -132,29 +197,26 @@ impl Store {
         let generation = listing.generations.pop_last().expect("there is one, or it was just made");
         let index = index::path(directory, generation);
         let (file, contents) = load(&*disk, &index, owner, generation)?;
-        let named: BTreeSet<u32> = contents.objects.values().flat_map(|image| &image.extents).map(|e| e.file).collect();
-        if let Some(missing) = named.difference(&listing.data).next() {
-            let path = files::path(directory, *missing);
-            return Err(OpenError::Damaged { path, what: "the file is missing".into() });
-        }
-        index::settle(&*file, &contents).map_err(io_error(&index))?;
-        tidy(&*disk, directory, &listing, &named)?;
-        let newest = listing.data.last().map_or(0, |file| file + 1);
-        let next_file = contents.head.file_next.max(newest);
-        let files = Arc::new(Files::new(disk, directory.into(), owner, options.handles_max));
-        let mut loaded = Loaded { applied: contents.head.applied, meta: contents.head.meta, objects: Vec::new() };
-        let mut objects = BTreeMap::new();
-        for (key, mut image) in contents.objects {
-            loaded.objects.push((key, image.state));
-            if !image.extents.is_empty() {
-                image.extents.shrink_to_fit();
-                objects.insert(key, image.extents);
-            }
-        }
-        let mut store = Self::new(files, options, contents.position, objects, next_file);
-        store.measure(&named);
-        store.applied = loaded.applied;
-        store.torn_bytes = contents.torn_bytes;
+        Ok(Opening { disk, directory: directory.into(), owner, options, listing, index, file, contents })
+    }
+
+    /// Opens a store with every object resident.
+    ///
+    /// Reads the index and nothing of the payload, and removes what a crash left behind.
+    /// # Errors
+    /// As [`Self::opening`] and [`Opening::load`].
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        owner: OwnerId,
+        options: Options,
+    ) -> Result<(Self, Loaded), OpenError> {
+        let opening = Self::opening(disk, directory, owner, options)?;
+        let mut loaded = Loaded { applied: opening.applied(), meta: opening.meta().clone(), objects: Vec::new() };
+        let store = opening.load(&mut |visited| {
+            loaded.objects.push((visited.key, visited.state));
+            Ok(Keep::Resident)
+        })?;
         Ok((store, loaded))
     }
 }

@@ -69,7 +69,7 @@ impl Store {
     pub fn plan_scrub(&self, from: ScrubCursor, bytes_max: u64) -> ScrubSlice {
         let mut slice = ScrubSlice { extents: Vec::new(), next: None };
         let mut bytes = 0;
-        for key in self.objects.range(from.object..).map(|(key, _)| *key) {
+        for (key, _) in self.residents.placed_from(from.object) {
             let offset = if key == from.object { from.offset } else { 0 };
             for extent in self.extents_from(key, offset) {
                 let full = bytes + u64::from(extent.length) > bytes_max || slice.extents.len() == SLICE_EXTENTS_MAX;

@@ -2,7 +2,6 @@
 
 use crate::checkpoint::{After, Checkpoint, CheckpointDone, CheckpointError, LogExtents, Work};
 use crate::compaction::Plan;
-use crate::data::run_bytes;
 use crate::extent::{self, FileExtent, LogExtent};
 use crate::files::Files;
 use crate::index::Position;
@@ -10,8 +9,9 @@ use crate::log::LogSource;
 use crate::options::Options;
 use crate::plan::{PIECES_MAX, Piece, ReadPlan};
 use crate::reader::StoreReader;
+use crate::residents::Residents;
 use crate::runs::Active;
-use crate::usage::Usage;
+use crate::usage::{Laid, Usage};
 use bytes::Bytes;
 use highwater_base::limits::READ_BYTES_MAX;
 use highwater_wal::Location;
@@ -26,8 +26,8 @@ use std::sync::Arc;
 pub struct Store {
     pub(crate) files: Arc<Files>,
     pub(crate) options: Options,
-    /// Extents in data files; objects without any are not listed.
-    pub(crate) objects: BTreeMap<u64, Vec<FileExtent>>,
+    /// Objects in memory, with their extents in data files.
+    pub(crate) residents: Residents,
     /// What was appended since the last checkpoint was begun.
     fresh: LogExtents,
     fresh_bytes: u64,
@@ -84,7 +84,7 @@ pub struct StoreStatus {
     pub checkpoint: u64,
     /// Whether a checkpoint was begun and not ended.
     pub checkpoint_running: bool,
-    /// Objects with payload in data files.
+    /// Objects in memory that have payload in data files.
     pub objects: u64,
     /// Extents of these.
     pub extents: u64,
@@ -123,23 +123,16 @@ impl Store {
         files: Arc<Files>,
         options: Options,
         index: Position,
-        objects: BTreeMap<u64, Vec<FileExtent>>,
+        residents: Residents,
+        laid: Laid,
         next_file: u32,
     ) -> Self {
-        let mut usage = Usage::default();
-        let mut active = None;
-        for extent in objects.values().flatten() {
-            usage.add(extent);
-            files.name(extent.file);
-            let end = extent.position + run_bytes(u64::from(extent.length)) as u32;
-            if active.is_none_or(|active: Active| (active.file, active.end) < (extent.file, end)) {
-                active = Some(Active { file: extent.file, end });
-            }
-        }
+        let Laid { usage, active } = laid;
+        usage.iter().for_each(|(file, _)| files.name(file));
         Self {
             files,
             options,
-            objects,
+            residents,
             fresh: BTreeMap::new(),
             fresh_bytes: 0,
             removed: BTreeSet::new(),
@@ -179,8 +172,7 @@ impl Store {
 
     /// Forgets an object. Its bytes leave the disk after the next checkpoint.
     pub fn remove(&mut self, object: u64) {
-        let extents = self.objects.remove(&object).unwrap_or_default();
-        self.dying.extend(extents);
+        self.dying.extend(self.residents.remove(object));
         let fresh = self.fresh.remove(&object).unwrap_or_default();
         self.fresh_bytes -= fresh.iter().map(LogExtent::length).sum::<u64>();
         if let Some(flight) = &mut self.in_flight
@@ -199,12 +191,7 @@ impl Store {
     /// They leave the disk with the data files that hold nothing else, after the next checkpoint. Until then, and of the block
     /// that `front` lies in for longer, a read from below may still find them.
     pub fn release_front(&mut self, object: u64, front: u64) {
-        if let Some(extents) = self.objects.get_mut(&object) {
-            extent::release(extents, front, |gone| self.dying.push(gone));
-            if extents.is_empty() {
-                self.objects.remove(&object);
-            }
-        }
+        self.residents.change(object, |extents| extent::release(extents, front, |gone| self.dying.push(gone)));
         if let Some(extents) = self.fresh.get_mut(&object) {
             self.fresh_bytes -= extent::release_logged(extents, front);
             if extents.is_empty() {
@@ -222,7 +209,7 @@ impl Store {
     }
 
     fn parts(&self, object: u64) -> (&[FileExtent], &[LogExtent], &[LogExtent]) {
-        let stored = self.objects.get(&object).map_or(&[][..], Vec::as_slice);
+        let stored = self.residents.extents(object);
         let fresh = self.fresh.get(&object).map_or(&[][..], Vec::as_slice);
         (stored, self.moving(object), fresh)
     }
@@ -264,6 +251,11 @@ impl Store {
             }
         }
         plan
+    }
+
+    /// Whether memory has the newest that is known of an object.
+    pub(crate) fn is_resident(&self, object: u64) -> bool {
+        self.residents.contains(object) || self.fresh.contains_key(&object) || !self.moving(object).is_empty()
     }
 
     /// A reader of this store's payload; clones of one reader share their open files.
@@ -315,6 +307,9 @@ impl Store {
             }
             all.insert(key, state);
         }
+        for (key, _) in all.iter().filter(|(_, state)| state.is_some()) {
+            self.residents.ensure(*key);
+        }
         let (removed, fronts) = (std::mem::take(&mut self.removed), std::mem::take(&mut self.fronts));
         for key in &removed {
             all.entry(*key).or_insert(None);
@@ -360,7 +355,7 @@ impl Store {
                 work.push(Work::Remove { key });
             }
             if !gone {
-                let stored = self.objects.get(&key).map_or(&[][..], Vec::as_slice);
+                let stored = self.residents.extents(key);
                 let added: u64 = moved.into_iter().flatten().map(LogExtent::length).sum();
                 let kept = if added > 0 { extent::kept(stored, added) } else { stored.len() };
                 let (state, front) = (state.cloned().flatten(), fronts.get(&key).copied().unwrap_or_default());
@@ -406,18 +401,17 @@ impl Store {
             if let Some(front) = self.fronts.get(&placed.key) {
                 extent::release(&mut added, *front, |gone| self.dying.push(gone));
             }
-            let extents = self.objects.entry(placed.key).or_default();
-            let kept = extents.partition_point(|extent| extent.end() <= from);
-            released.extend(extents.drain(kept..));
-            if extents.is_empty() {
-                *extents = added;
-                extents.shrink_to_fit();
-            } else {
-                extents.extend(added);
-            }
-            if extents.is_empty() {
-                self.objects.remove(&placed.key);
-            }
+            self.residents.ensure(placed.key);
+            self.residents.change(placed.key, |extents| {
+                let kept = extents.partition_point(|extent| extent.end() <= from);
+                released.extend(extents.drain(kept..));
+                if extents.is_empty() {
+                    *extents = added;
+                    extents.shrink_to_fit();
+                } else {
+                    extents.extend(added);
+                }
+            });
         }
         self.applied = done.applied;
         self.take_in(done.after);
@@ -475,8 +469,8 @@ impl Store {
             applied: self.applied,
             checkpoint: self.index.checkpoint,
             checkpoint_running: self.in_flight.is_some(),
-            objects: self.objects.len() as u64,
-            extents: self.objects.values().map(|extents| extents.len() as u64).sum(),
+            objects: self.residents.placed_count(),
+            extents: self.residents.extent_count(),
             files: self.usage.files(),
             stored_bytes: self.usage.payload_bytes(),
             file_bytes: self.usage.file_bytes(),

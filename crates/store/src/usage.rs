@@ -2,6 +2,7 @@
 
 use crate::data::run_bytes;
 use crate::extent::FileExtent;
+use crate::runs::Active;
 use std::collections::BTreeMap;
 
 /// One data file.
@@ -83,5 +84,24 @@ impl Usage {
 
     pub fn file_bytes(&self) -> u64 {
         self.0.values().map(|file| file.bytes).sum()
+    }
+}
+
+/// What is learnt of the data files while an index is read.
+#[derive(Debug, Default)]
+pub(crate) struct Laid {
+    pub usage: Usage,
+    /// The newest file, and the position behind the last byte in it that the index names.
+    pub active: Option<Active>,
+}
+
+impl Laid {
+    /// The index names this extent.
+    pub fn add(&mut self, extent: &FileExtent) {
+        self.usage.add(extent);
+        let end = extent.position + run_bytes(u64::from(extent.length)) as u32;
+        if self.active.is_none_or(|active| (active.file, active.end) < (extent.file, end)) {
+            self.active = Some(Active { file: extent.file, end });
+        }
     }
 }

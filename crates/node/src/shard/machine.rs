@@ -123,11 +123,11 @@ fn keep(
             Effect::Append { object, start, length, .. } if length > 0 => {
                 store.append(object, start.0, location, within);
             }
+            // The store tells objects that it has not met from those that are on disk alone.
+            Effect::Created { object, .. } | Effect::Part { object, .. } => store.create(object),
             Effect::Removed { object } | Effect::PartRemoved { object } => store.remove(object),
             Effect::Retained { object, offset } => store.release_front(object, offset.0),
-            Effect::Created { .. }
-            | Effect::Append { .. }
-            | Effect::Part { .. }
+            Effect::Append { .. }
             | Effect::Published { .. }
             | Effect::Touched { .. }
             | Effect::HistoryBegun

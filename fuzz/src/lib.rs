@@ -85,8 +85,11 @@ pub fn stream_command(data: &[u8]) {
 /// A stream's stored state, and what is stored of its group.
 pub fn stream_state(data: &[u8]) {
     let data = Bytes::copy_from_slice(data);
-    let objects = vec![(1 << 52, data.clone())];
-    drop(Machine::load(StreamOptions::default(), Bytes::new(), objects));
+    for key in [1 << 52, 1 << 63] {
+        drop(Machine::load(StreamOptions::default(), Bytes::new(), vec![(key, data.clone())]));
+        let _admitted = Machine::new(StreamOptions::default()).admit(key, data.clone());
+        drop(highwater_stream::links(key, &data));
+    }
     drop(Machine::load(StreamOptions::default(), data, Vec::new()));
 }
 

@@ -55,7 +55,7 @@ fn admit<'a>(
     append: &'a Append,
 ) -> Result<Judged<'a>, Refusal> {
     let incarnation = check_token(stream, group, append.incarnation)?;
-    let mut floor = stream.floor;
+    let mut floor = stream.floor();
     let mut producer = None;
     let mut opens = false;
     if let Some(key) = &append.producer {
@@ -123,7 +123,7 @@ fn check_content(stream: &Stream, append: &Append) -> Result<(), Refusal> {
         Some(BodyFault::EmptyArray) => return Err(Refusal::EmptyArray),
         Some(BodyFault::DigestMismatch) | None => {}
     }
-    match (append.stream_seq.as_deref(), stream.stream_seq.as_deref()) {
+    match (append.stream_seq.as_deref(), stream.stream_seq()) {
         (Some(asked), Some(last)) if asked.as_bytes() <= last.as_bytes() => {
             Err(Refusal::StreamSeqConflict { last: last.to_owned() })
         }
@@ -136,9 +136,9 @@ fn apply(stream: &mut Stream, options: &Options, at: Millis, append: &Append, ad
     stream.closed |= append.close;
     stream.touch(at);
     if let Some(seq) = &append.stream_seq {
-        stream.stream_seq = Some(seq.clone().into_boxed_str());
+        stream.rare_mut().stream_seq = Some(seq.clone().into_boxed_str());
     }
-    stream.floor = admitted.floor;
+    stream.raise_floor(admitted.floor);
     let Some((key, verdict)) = admitted.producer else {
         return appended(stream, stream.incarnation, admitted.start);
     };
@@ -158,7 +158,8 @@ fn apply(stream: &mut Stream, options: &Options, at: Millis, append: &Append, ad
     };
     let producer = recorded(stream, at, append.incarnation.is_some(), key, &verdict, &receipt);
     if admitted.evicts {
-        stream.floor = stream.floor.max(stream.producers.evict(at, options.producer_evictable_ms_min));
+        let forgotten = stream.producers.evict(at, options.producer_evictable_ms_min);
+        stream.raise_floor(forgotten);
     }
     stream.producers.put(producer);
     Outcome::Applied(receipt)
@@ -173,7 +174,7 @@ fn recorded(
     verdict: &Verdict,
     receipt: &Receipt,
 ) -> Producer {
-    let forbidden_to_tokened = stream.floor.is_some_and(|floor| key.epoch <= floor);
+    let forbidden_to_tokened = stream.floor().is_some_and(|floor| key.epoch <= floor);
     // A claim that ends no epoch found no record, or one that idleness had ended.
     let earlier = match verdict {
         Verdict::Claim { closes: None } => None,

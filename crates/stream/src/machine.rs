@@ -6,7 +6,8 @@ use crate::effect::Effect;
 use crate::history::Group;
 use crate::outcome::{Applied, Created, Outcome, Refusal, SnapshotPart};
 use crate::producer::Producers;
-use crate::state::{self, Lifetime, Stream};
+use crate::record;
+use crate::state::{Lifetime, Stream};
 use crate::usage::{Usage, Usages};
 use bytes::Bytes;
 use highwater_base::codec::DecodeError;
@@ -15,12 +16,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 mod expiry;
+mod load;
 mod lookup;
-pub use lookup::Holder;
 mod read;
+mod residence;
 mod snapshot;
 
 pub use expiry::Due;
+pub use load::Loading;
+pub use lookup::Holder;
+pub use residence::{Resident, Swept};
+
+use residence::Residence;
 
 /// What a command that was not refused did.
 type Done = (Outcome, Vec<Effect>);
@@ -64,24 +71,37 @@ impl Default for Options {
 /// All streams of one group: what they are called, where they end, who wrote last. Never their bytes.
 ///
 /// An *object* is the key under which `store` keeps bytes and states. A stream's is the number of the token that it was
-/// created with, whatever its token is now; a part of a snapshot has one of its own.
+/// created with, whatever its token is now; a part of a snapshot has one of its own, and so has a name ([`crate::links`]).
+///
+/// Not all of them must be in memory. Before [`Self::apply`] or a question, [`Self::missing`] and its like say which must
+/// be given back by [`Self::admit`]; then the answer is the same, whatever else is in memory.
 #[derive(Debug, Clone, Default)]
 pub struct Machine {
     options: Options,
     group: Group,
-    paths: BTreeMap<Arc<str>, u64>,
+    /// For each name in memory its key with each of its streams: all of them or none.
+    names: BTreeSet<(u64, u64)>,
+    /// Those in memory.
     streams: BTreeMap<u64, Box<Stream>>,
-    /// Objects of all parts, staged or of a snapshot.
-    parts: BTreeSet<u64>,
+    /// Objects of parts in memory, staged or of a snapshot, and of the stream whose they are.
+    parts: BTreeMap<u64, u64>,
     content_types: BTreeSet<Arc<str>>,
     usages: Usages,
-    /// Streams whose expiry slides.
-    sliding: u64,
+    totals: Totals,
     /// When to look at a stream next; not part of the state. A stream that may expire, or has staged parts, is in here
-    /// no later than that can happen.
+    /// no later than that can happen, in memory or not.
     due: BTreeSet<(Millis, u64)>,
     /// Objects whose stored state is no longer the present one.
     changed: BTreeSet<u64>,
+    residence: Residence,
+}
+
+/// What is counted of all streams, in memory or not.
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    streams: u64,
+    /// Streams whose expiry slides.
+    sliding: u64,
 }
 
 impl Machine {
@@ -91,35 +111,16 @@ impl Machine {
         Self { options, ..Self::default() }
     }
 
-    /// The machine whose group was stored as `meta` and whose streams as `objects`, each with its key. An object
-    /// without a state is a part's.
+    /// The machine whose group was stored as `meta` and whose records as `objects`, each with its key, in rising order; all
+    /// of it in memory.
     /// # Errors
-    /// What the codec says of the first bad one; `Invalid` if two are the same stream, if a part is no stream's or two
-    /// streams', or if a stream is in a later history than the group.
+    /// As [`Loading`] says.
     pub fn load(options: Options, meta: Bytes, objects: Vec<(u64, Bytes)>) -> Result<Self, DecodeError> {
-        let mut machine = Self { group: Group::decode(meta)?, ..Self::new(options) };
-        let mut stored_parts = BTreeSet::new();
-        for (object, record) in objects {
-            if record.is_empty() {
-                stored_parts.insert(object);
-                continue;
-            }
-            let mut stream = state::decode(record)?;
-            if machine.streams.contains_key(&object) || stored_parts.contains(&object) {
-                return Err(DecodeError::Invalid("object"));
-            }
-            if machine.paths.contains_key(&stream.path) {
-                return Err(DecodeError::Invalid("path"));
-            }
-            if stream.history > machine.group.events {
-                return Err(DecodeError::Invalid("history"));
-            }
-            stream.content_type = machine.shared_content_type(&stream.content_type);
-            machine.take_in(object, stream)?;
+        let mut loading = Loading::new(options);
+        for (key, record) in objects {
+            loading.take(key, record, true)?;
         }
-        let strays = stored_parts.iter().any(|part| !machine.parts.contains(part));
-        let doubles = machine.parts.iter().any(|part| machine.streams.contains_key(part));
-        if strays || doubles { Err(DecodeError::Invalid("part")) } else { Ok(machine) }
+        loading.finish(meta)
     }
 
     /// What belongs to the group as a whole, to be stored with the states of one moment.
@@ -128,19 +129,12 @@ impl Machine {
         self.group.encode()
     }
 
-    /// Puts a stream into every index.
-    fn take_in(&mut self, object: u64, stream: Stream) -> Result<(), DecodeError> {
-        for SnapshotPart { object, .. } in stream.parts() {
-            if !self.parts.insert(object) {
-                return Err(DecodeError::Invalid("part"));
-            }
-        }
-        self.sliding += u64::from(stream.slides());
+    /// Counts a stream that was not counted yet, and sees to it that it is looked at in time.
+    fn count(&mut self, object: u64, stream: &Stream) {
+        self.totals.streams += 1;
+        self.totals.sliding += u64::from(stream.slides());
         self.usages.change(&stream.path, None, Some(stream.held_bytes()));
-        self.watch(object, &stream);
-        self.paths.insert(Arc::clone(&stream.path), object);
-        self.streams.insert(object, Box::new(stream));
-        Ok(())
+        self.watch(object, stream);
     }
 
     /// Applies one command, the only way in which the state moves. A refusal changes nothing.
@@ -187,29 +181,30 @@ impl Machine {
         let incarnation = self.unused(create.new_incarnation);
         let object = incarnation.get();
         // One that is over and that nobody has removed yet.
-        let over = self.paths.get(path).copied();
+        let over = self.object_at(path);
         let mut effects = over.map(|over| self.remove(over)).unwrap_or_default();
         let length = create.body.len() as u64;
         let mut stream = Stream {
-            path: Arc::from(path),
+            path: path.into(),
             incarnation,
             content_type: self.shared_content_type(&create.content_type),
             next: Offset(length),
             retained: Offset(0),
             closed: create.closed,
-            stream_seq: None,
-            floor: None,
             history: self.group.events,
             rare: None,
             producers: Producers::default(),
+            residence: Default::default(),
         };
         if let Some(expiry) = create.expiry {
             stream.rare_mut().lifetime = Some(Lifetime::begun(expiry, at));
         }
         let outcome = Outcome::Created(self.created(&stream));
-        let taken = self.take_in(object, stream);
-        debug_assert!(taken.is_ok(), "a new stream has no parts");
-        self.changed.insert(object);
+        self.count(object, &stream);
+        let name = record::name_key(path);
+        self.names.insert((name, object));
+        self.changed.extend([object, name]);
+        self.put(object, Box::new(stream));
         effects.push(Effect::Created { object, length });
         Ok((outcome, effects))
     }
@@ -225,7 +220,7 @@ impl Machine {
         let length = stream.next.since(start);
         let closed = stream.closed;
         self.usages.change(path, Some(0), Some(length));
-        self.changed.insert(object);
+        self.note_change(object);
         Ok((outcome, vec![Effect::Append { object, start, length, closed }]))
     }
 
@@ -254,18 +249,31 @@ impl Machine {
 
     /// Takes a stream out of every index, and out of the store.
     fn remove(&mut self, object: u64) -> Vec<Effect> {
-        let Some(stream) = self.streams.remove(&object) else { return Vec::new() };
-        self.paths.remove(&stream.path);
-        self.sliding -= u64::from(stream.slides());
+        let Some(stream) = self.take_out(object) else { return Vec::new() };
+        self.totals.streams -= 1;
+        self.totals.sliding -= u64::from(stream.slides());
         self.usages.change(&stream.path, Some(stream.held_bytes()), None);
-        self.changed.insert(object);
+        let name = record::name_key(&stream.path);
+        self.names.remove(&(name, object));
+        self.changed.extend([object, name]);
         let mut effects = vec![Effect::Removed { object }];
-        effects.extend(stream.parts().map(|SnapshotPart { object, .. }| Effect::PartRemoved { object }));
         for SnapshotPart { object, .. } in stream.parts() {
-            self.parts.remove(&object);
+            self.drop_part(object);
+            effects.push(Effect::PartRemoved { object });
         }
         self.forget_content_type(stream.content_type);
         effects
+    }
+
+    /// Keeps a part of a stream.
+    fn keep_part(&mut self, part: u64, stream: u64) {
+        self.parts.insert(part, stream);
+        self.changed.insert(part);
+    }
+
+    fn drop_part(&mut self, part: u64) {
+        self.parts.remove(&part);
+        self.changed.insert(part);
     }
 
     /// What a bucket holds; the bucket of streams with a path of one segment is the empty one.
@@ -282,13 +290,13 @@ impl Machine {
     /// Streams that the group holds, those included that are over and not yet removed.
     #[must_use]
     pub fn streams(&self) -> u64 {
-        self.streams.len() as u64
+        self.totals.streams
     }
 
     /// Streams among them whose expiry slides.
     #[must_use]
     pub fn streams_sliding(&self) -> u64 {
-        self.sliding
+        self.totals.sliding
     }
 
     /// History events that the group went through.
@@ -303,29 +311,64 @@ impl Machine {
         (self.group.events > 0).then_some(self.group.nonce)
     }
 
-    /// The state of the streams that changed since the last call, with their keys; absent for one that is gone.
+    /// The records that changed since the last call, with their keys; absent for what is gone.
     pub fn take_changed(&mut self) -> Vec<(u64, Option<Bytes>)> {
         let changed = std::mem::take(&mut self.changed);
-        let encoded = |object: &u64| self.streams.get(object).map(|stream| Bytes::from(state::encode(stream)));
-        changed.iter().map(|object| (*object, encoded(object))).collect()
+        changed.iter().map(|key| (*key, self.record(*key))).collect()
     }
 
-    /// A digest of everything the machine knows; equal on nodes that applied the same commands.
+    /// What is to be stored under a key.
+    fn record(&self, key: u64) -> Option<Bytes> {
+        if record::is_name(key) {
+            let objects: Vec<u64> = self.named(key).collect();
+            return (!objects.is_empty()).then(|| record::encode_name(&objects));
+        }
+        if let Some(stream) = self.streams.get(&key) {
+            return Some(record::encode_stream(stream));
+        }
+        self.parts.get(&key).map(|stream| record::encode_part(*stream))
+    }
+
+    /// A digest of everything the machine knows; equal on nodes that applied the same commands. Of a machine that has all of
+    /// it in memory.
     #[must_use]
     pub fn fingerprint(&self) -> Digest {
+        self.fingerprint_over(&BTreeMap::new())
+    }
+
+    /// The same of a machine whose other records are among `stored`.
+    #[must_use]
+    pub fn fingerprint_over(&self, stored: &BTreeMap<u64, Bytes>) -> Digest {
+        let outdated = |key: &u64| self.changed.contains(key);
+        let mut records: BTreeMap<u64, Bytes> =
+            stored.iter().filter(|(key, _)| !outdated(key)).map(|(key, record)| (*key, record.clone())).collect();
+        let names = self.names.iter().map(|(key, _)| *key);
+        let resident = self.streams.keys().chain(self.parts.keys()).copied().chain(names);
+        records.extend(resident.filter_map(|key| Some((key, self.record(key)?))));
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.group.encode());
-        for (object, stream) in &self.streams {
-            let record = state::encode(stream);
-            hasher.update(&object.to_le_bytes()).update(&(record.len() as u64).to_le_bytes()).update(&record);
+        for (key, record) in &records {
+            hasher.update(&key.to_le_bytes()).update(&(record.len() as u64).to_le_bytes()).update(record);
         }
         Digest(*hasher.finalize().as_bytes())
     }
 
+    /// The streams of a name in memory.
+    fn named(&self, name: u64) -> impl Iterator<Item = u64> + '_ {
+        self.names.range((name, 0)..=(name, u64::MAX)).map(|(_, object)| *object)
+    }
+
+    /// The object of the stream at a path, over or not.
+    fn object_at(&self, path: &str) -> Option<u64> {
+        let at_path = |object: &u64| self.streams.get(object).is_some_and(|stream| *stream.path == *path);
+        self.named(record::name_key(path)).find(at_path)
+    }
+
     /// The stream at a path, unless it is over.
     fn find(&self, path: &str, at: Millis) -> Option<(u64, &Stream)> {
-        let object = *self.paths.get(path)?;
+        let object = self.object_at(path)?;
         let stream = self.streams.get(&object)?;
+        stream.residence.note_use();
         (!stream.ended(at, self.group.lead)).then_some((object, stream.as_ref()))
     }
 
@@ -338,12 +381,16 @@ impl Machine {
     /// The first number from `drawn` on that is no object. Two equal draws are rare, and would join the bytes of two
     /// streams.
     fn unused(&self, drawn: Incarnation) -> Incarnation {
-        let used = |number: u64| self.streams.contains_key(&number) || self.parts.contains(&number);
         let mut token = drawn;
-        while used(token.get()) {
+        while self.uses(token.get()) {
             token = following(token);
         }
         token
+    }
+
+    /// Whether a number is an object in memory.
+    fn uses(&self, number: u64) -> bool {
+        self.streams.contains_key(&number) || self.parts.contains_key(&number)
     }
 
     fn shared_content_type(&mut self, content_type: &str) -> Arc<str> {

@@ -5,6 +5,7 @@ use crate::history::Group;
 use crate::outcome::{SnapshotHead, SnapshotPart};
 use crate::producer::Producers;
 use highwater_base::{Incarnation, Millis, Offset};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,8 +16,7 @@ pub(crate) use codec::{decode, encode};
 /// Everything a stream is, but its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stream {
-    /// Shared with the index of paths.
-    pub path: Arc<str>,
+    pub path: Box<str>,
     /// The token of the history in which it was last written.
     pub incarnation: Incarnation,
     /// Shared among the streams of this type.
@@ -24,14 +24,52 @@ pub(crate) struct Stream {
     pub next: Offset,
     pub retained: Offset,
     pub closed: bool,
-    pub stream_seq: Option<Box<str>>,
-    /// The highest epoch among the producers that were forgotten.
-    pub floor: Option<u64>,
     /// How many history events the group had gone through when it was last written.
     pub history: u64,
     /// What most streams lack.
     pub rare: Option<Box<Rare>>,
     pub producers: Producers,
+    /// Of this copy in memory alone.
+    pub residence: Residence,
+}
+
+/// What is known of a stream for as long as it is in memory: no part of its state, so that all are equal.
+///
+/// Both in one number, which fits beside the flag of closure: whether it was used since eviction last came by, and what it
+/// costs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Residence(Cell<u32>);
+
+impl PartialEq for Residence {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Residence {}
+
+impl Residence {
+    const USED: u32 = 1 << 31;
+
+    pub fn note_use(&self) {
+        self.0.set(self.0.get() | Self::USED);
+    }
+
+    /// Whether it was used since this was last asked.
+    pub fn take_used(&self) -> bool {
+        let before = self.0.get();
+        self.0.set(before & !Self::USED);
+        before & Self::USED != 0
+    }
+
+    /// The bytes that were last noted.
+    pub fn bytes(&self) -> u32 {
+        self.0.get() & !Self::USED
+    }
+
+    pub fn set_bytes(&self, bytes: u32) {
+        self.0.set(self.0.get() & Self::USED | bytes.min(Self::USED - 1));
+    }
 }
 
 /// What most streams lack, so that they do not pay for it.
@@ -43,6 +81,10 @@ pub(crate) struct Rare {
     pub snapshot: Option<Snapshot>,
     /// Parts that no snapshot took, by object.
     pub staged: BTreeMap<u64, Staged>,
+    /// The last accepted `Stream-Seq`.
+    pub stream_seq: Option<Box<str>>,
+    /// The highest epoch among the producers that were forgotten.
+    pub floor: Option<u64>,
 }
 
 /// When a stream ends by itself.
@@ -75,6 +117,13 @@ pub(crate) struct Identity {
     pub incarnation: Incarnation,
     pub previous: Option<(Incarnation, Offset)>,
 }
+
+/// What a stream takes with its allocation and two entries of indexes.
+const STREAM_BYTES: usize = size_of::<Stream>() + 64;
+/// What a producer takes with its id.
+const PRODUCER_BYTES: usize = size_of::<crate::producer::Producer>() + 48;
+const PART_BYTES: usize = size_of::<SnapshotPart>();
+const STAGED_BYTES: usize = 40;
 
 /// Milliseconds by which a sliding deadline lies behind the window: only a touch that moves it by so much is proposed,
 /// so that a stream that is read all the time costs eight entries a window.
@@ -186,6 +235,32 @@ impl Stream {
     /// Bytes that it holds: those that can be read, its snapshot's, and its parts'.
     pub fn held_bytes(&self) -> u64 {
         self.next.since(self.retained) + self.parts().map(|part| part.length).sum::<u64>()
+    }
+
+    pub fn stream_seq(&self) -> Option<&str> {
+        self.rare.as_deref().and_then(|rare| rare.stream_seq.as_deref())
+    }
+
+    pub fn floor(&self) -> Option<u64> {
+        self.rare.as_deref().and_then(|rare| rare.floor)
+    }
+
+    /// Raises the floor; it never falls.
+    pub fn raise_floor(&mut self, floor: Option<u64>) {
+        if floor > self.floor() {
+            self.rare_mut().floor = floor;
+        }
+    }
+
+    /// About the bytes of memory that it takes, with its places in the indexes.
+    pub fn memory_bytes(&self) -> u32 {
+        let rare = self.rare.as_deref().map_or(0, |rare| {
+            let parts = rare.snapshot.as_ref().map_or(0, |snapshot| 64 + PART_BYTES * snapshot.parts.len());
+            let seq = rare.stream_seq.as_deref().map_or(0, str::len);
+            size_of::<Rare>() + parts + STAGED_BYTES * rare.staged.len() + seq
+        });
+        let bytes = STREAM_BYTES + self.path.len() + rare + PRODUCER_BYTES * self.producers.len();
+        u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
     pub fn rare_mut(&mut self) -> &mut Rare {

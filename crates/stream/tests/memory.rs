@@ -53,6 +53,10 @@ fn path(n: u64) -> String {
 }
 
 fn create(n: u64) -> Command {
+    create_at(n, path(n))
+}
+
+fn create_at(n: u64, path: String) -> Command {
     let create = Create {
         content_type: "application/vnd.ursula.sqlite-vfs.v2".to_owned(),
         closed: false,
@@ -61,7 +65,7 @@ fn create(n: u64) -> Command {
         expiry: None,
         body: Bytes::new(),
     };
-    Command { at: Millis(n), path: path(n), operation: Operation::Create(create) }
+    Command { at: Millis(n), path, operation: Operation::Create(create) }
 }
 
 fn claim(n: u64, id: &str, epoch: u64) -> Command {
@@ -99,6 +103,41 @@ fn an_idle_stream_costs_300_bytes_and_300_a_producer() {
     println!("{} bytes a stream, {} a producer", bare / streams, one_producer / streams);
     assert!(bare / streams <= 300, "{} bytes a stream", bare / streams);
     assert!(one_producer / streams <= 300, "{} bytes a producer", one_producer / streams);
+}
+
+/// What a stream costs for paths of several lengths, and that what the machine says of itself is near enough to evict by.
+#[test]
+fn an_idle_stream_costs_300_bytes_with_short_and_with_long_paths() {
+    for length in [24, 34, 40] {
+        let mut machine = Machine::new(Options::default());
+        let empty = HELD.get();
+        for n in 0..STREAMS {
+            assert!(machine.apply(&create_at(n, format!("bucket/{n:0width$}", width = length - 7))).result.is_ok());
+        }
+        drop(machine.take_changed());
+        let each = (HELD.get() - empty) / STREAMS as i64;
+        let said = machine.resident().bytes as i64 / STREAMS as i64;
+        println!("{each} bytes a stream with a path of {length}, and {said} by its own word");
+        assert!(each <= 300, "{each} bytes a stream with a path of {length}");
+        assert!((each - said).abs() <= each / 4, "{each} bytes, and {said} by its own word");
+    }
+}
+
+/// What left memory costs nothing.
+#[test]
+fn a_stream_that_is_stored_alone_costs_nothing() {
+    let mut machine = Machine::new(Options::default());
+    let empty = HELD.get();
+    for n in 0..STREAMS {
+        assert!(machine.apply(&create(n)).result.is_ok());
+    }
+    drop(machine.take_changed());
+    let swept = machine.evict(0, 10 * STREAMS, &mut |_| true);
+    assert_eq!((swept.streams, machine.resident()), (STREAMS, Resident::default()));
+    // The buckets' counts stay.
+    let left = HELD.get() - empty;
+    assert!(left / 1_000 <= 100, "{left} bytes for 1,000 buckets and {STREAMS} streams");
+    assert_eq!(machine.streams(), STREAMS);
 }
 
 /// The same with many producers on one stream: room is made by the eighth.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A group's machine.
 pub(super) enum GroupMachine {
     /// Of one of the groups to which streams hash.
-    Streams(highwater_stream::Machine),
+    Streams(Box<highwater_stream::Machine>),
     /// Of the control group.
     Control(highwater_control::Machine),
 }
@@ -33,7 +33,8 @@ impl GroupMachine {
             let machine = highwater_control::Machine::load(objects).map(Self::Control);
             return if meta.is_empty() { machine } else { Err(DecodeError::Trailing(meta.len())) };
         }
-        highwater_stream::Machine::load(highwater_stream::Options::default(), meta, objects).map(Self::Streams)
+        let machine = highwater_stream::Machine::load(highwater_stream::Options::default(), meta, objects)?;
+        Ok(Self::Streams(Box::new(machine)))
     }
 
     /// What belongs to the group beside its objects, for a checkpoint.

@@ -9,6 +9,7 @@ use crate::restored::Mark;
 use highwater_base::{Millis, limits};
 use highwater_consensus::Role;
 use highwater_consensus::entry::ENTRY_HEADER_BYTES;
+use highwater_store::Residence;
 use highwater_stream::{Applied, Command, Due, Operation, Outcome, Refusal};
 use std::collections::BTreeSet;
 
@@ -149,7 +150,10 @@ impl<T> GroupCore<T> {
         let waiters = &self.waiters;
         self.own.waited_for.retain(|path| waiters.any(path));
         self.own.reached.extend(self.own.waited_for.iter().cloned());
-        let due = self.machine.streams_mut().map(|streams| streams.take_due(now.wall, SWEEP_STREAMS_MAX));
+        let stored = |object| self.store.residence(object) == Residence::Stored;
+        let mut missing = Vec::new();
+        let due = self.machine.streams_mut();
+        let due = due.map(|streams| streams.take_due(now.wall, SWEEP_STREAMS_MAX, &stored, &mut missing));
         for Due { path, incarnation } in due.unwrap_or_default() {
             self.propose_own(path, Operation::Expire { incarnation }, now.wall, uncommitted);
         }

@@ -11,6 +11,9 @@ use highwater_base::{Incarnation, Millis};
 /// Milliseconds after which a stream is named again that is still due: its command may have been lost.
 const AGAIN_MS: u64 = 1_000;
 
+/// Milliseconds after which a stream is looked at that had to be loaded first: a tick of the node.
+const LOADED_MS: u64 = 100;
+
 /// A stream that an expire command would change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
@@ -22,13 +25,26 @@ pub struct Due {
 
 impl Machine {
     /// Streams that are over at a time or whose staged parts are too old, at most `count_max`; each is named again only
-    /// after a second.
-    pub fn take_due(&mut self, at: Millis, count_max: usize) -> Vec<Due> {
+    /// after a second. Those of them that are `stored` and not in memory are added to `missing` instead: they are looked
+    /// at by a later call, once they were admitted.
+    pub fn take_due(
+        &mut self,
+        at: Millis,
+        count_max: usize,
+        stored: &dyn Fn(u64) -> bool,
+        missing: &mut Vec<u64>,
+    ) -> Vec<Due> {
         let mut due = Vec::new();
-        while due.len() < count_max {
+        while due.len() + missing.len() < count_max {
             let Some(&(time, object)) = self.due.first().filter(|(time, _)| *time <= at) else { break };
             self.due.remove(&(time, object));
-            let Some(stream) = self.streams.get(&object) else { continue };
+            let Some(stream) = self.streams.get(&object) else {
+                if self.lacks(object, stored) {
+                    missing.push(object);
+                    self.due.insert((at.plus(LOADED_MS), object));
+                }
+                continue;
+            };
             // It may have been touched since, and its parts may be in a snapshot.
             let Some(next) = self.due_at(stream) else { continue };
             if next > at {
@@ -56,7 +72,7 @@ impl Machine {
     /// Whether the stream's expiry slides: who waits for it keeps it alive.
     #[must_use]
     pub fn slides(&self, path: &str) -> bool {
-        let stream = self.paths.get(path).and_then(|object| self.streams.get(object));
+        let stream = self.object_at(path).and_then(|object| self.streams.get(&object));
         stream.is_some_and(|stream| stream.slides())
     }
 
@@ -66,12 +82,12 @@ impl Machine {
         if !stream.touch(at) {
             return Ok((Outcome::Touched, Vec::new()));
         }
-        self.changed.insert(object);
+        self.note_change(object);
         Ok((Outcome::Touched, vec![Effect::Touched { object }]))
     }
 
     pub(super) fn expire(&mut self, path: &str, at: Millis, asked: Incarnation) -> Result<Done, Refusal> {
-        let object = *self.paths.get(path).ok_or(Refusal::StreamNotFound)?;
+        let object = self.object_at(path).ok_or(Refusal::StreamNotFound)?;
         let stream = self.streams.get(&object).ok_or(Refusal::StreamNotFound)?;
         crate::append::check_token(stream, &self.group, Some(asked))?;
         if stream.ended(at, self.group.lead) {

@@ -12,17 +12,14 @@ pub struct Holder<'a> {
 }
 
 impl Machine {
-    /// Whose bytes are stored under this object key. Takes time in proportion to the streams if they are a part's.
+    /// Whose bytes are stored under this object key, if the stream is in memory.
     #[must_use]
     pub fn holder_of(&self, object: u64) -> Option<Holder<'_>> {
-        if let Some(stream) = self.streams.get(&object) {
-            return Some(Holder { path: &stream.path, snapshot: false });
+        let path = |stream: &u64| self.streams.get(stream).map(|stream| &*stream.path);
+        if let Some(path) = path(&object) {
+            return Some(Holder { path, snapshot: false });
         }
-        if !self.parts.contains(&object) {
-            return None;
-        }
-        let holds = |stream: &&super::Stream| stream.parts().any(|part| part.object == object);
-        let stream = self.streams.values().map(|stream| &**stream).find(holds)?;
-        Some(Holder { path: &stream.path, snapshot: true })
+        let path = path(self.parts.get(&object)?)?;
+        Some(Holder { path, snapshot: true })
     }
 }

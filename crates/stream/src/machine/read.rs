@@ -77,6 +77,6 @@ impl Machine {
         let (_, stream) = self.find(path, at)?;
         check_token(stream, &self.group, Some(incarnation)).ok()?;
         let record = stream.producers.get(&key.id);
-        producer::early(producer::judge(record, key, circumstances(stream, &self.group, true, stream.floor)))
+        producer::early(producer::judge(record, key, circumstances(stream, &self.group, true, stream.floor())))
     }
 }

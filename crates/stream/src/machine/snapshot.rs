@@ -34,9 +34,9 @@ impl Machine {
         if count == 0 {
             self.due.insert((at.plus(options.staged_ms_max), object));
         }
-        self.parts.insert(part.get());
+        self.keep_part(part.get(), object);
         self.usages.change(path, Some(0), Some(length));
-        self.changed.insert(object);
+        self.note_change(object);
         Ok((Outcome::PartStaged { part, incarnation }, vec![Effect::Part { object: part.get(), length }]))
     }
 
@@ -54,15 +54,14 @@ impl Machine {
     /// Forgets staged parts of a stream.
     pub(super) fn unstage(&mut self, object: u64, parts: Vec<u64>) -> Vec<Effect> {
         let Some(stream) = self.streams.get_mut(&object).filter(|_| !parts.is_empty()) else { return Vec::new() };
-        let path = std::sync::Arc::clone(&stream.path);
         let mut freed = 0;
         for part in &parts {
             freed += stream.rare_mut().staged.remove(part).map_or(0, |staged| staged.length);
-            self.parts.remove(part);
         }
         stream.tidy();
-        self.usages.change(&path, Some(freed), Some(0));
-        self.changed.insert(object);
+        self.usages.change(&stream.path, Some(freed), Some(0));
+        self.note_change(object);
+        parts.iter().for_each(|part| self.drop_part(*part));
         parts.into_iter().map(|object| Effect::PartRemoved { object }).collect()
     }
 
@@ -147,11 +146,12 @@ impl Machine {
         {
             return Err(Refusal::SnapshotTooLarge { bytes_max: self.options.snapshot_bytes_max });
         }
-        let (parts, mut effects) = match &publish.source {
-            SnapshotSource::Parts(parts) => (self.named_parts(stream, incarnation, parts)?, Vec::new()),
+        let (parts, mut effects, made) = match &publish.source {
+            SnapshotSource::Parts(parts) => (self.named_parts(stream, incarnation, parts)?, Vec::new(), None),
             SnapshotSource::Body { part, body } => {
                 let part = SnapshotPart { object: self.unused(*part).get(), length: body.len() as u64 };
-                (vec![part], vec![Effect::Part { object: part.object, length: part.length }])
+                let effect = Effect::Part { object: part.object, length: part.length };
+                (vec![part], vec![effect], Some(part.object))
             }
         };
         if !publish.digest_matches {
@@ -161,17 +161,19 @@ impl Machine {
         let rare = stream.rare_mut();
         for part in &parts {
             rare.staged.remove(&part.object);
-            self.parts.insert(part.object);
         }
         let content_type = publish.content_type.as_str().into();
         let former = rare.snapshot.replace(Snapshot { head, content_type, parts: parts.into() });
-        for SnapshotPart { object, .. } in former.iter().flat_map(|snapshot| snapshot.parts.iter()) {
-            self.parts.remove(object);
-            effects.push(Effect::PartRemoved { object: *object });
-        }
         let after = stream.held_bytes();
         self.usages.change(path, Some(before), Some(after));
-        self.changed.insert(object);
+        self.note_change(object);
+        if let Some(part) = made {
+            self.keep_part(part, object);
+        }
+        for SnapshotPart { object, .. } in former.iter().flat_map(|snapshot| snapshot.parts.iter()) {
+            self.drop_part(*object);
+            effects.push(Effect::PartRemoved { object: *object });
+        }
         effects.push(Effect::Published { object, offset: head.offset });
         Ok((Outcome::Published { snapshot: head, incarnation }, effects))
     }
@@ -195,7 +197,7 @@ impl Machine {
         }
         stream.retained = offset;
         self.usages.change(path, Some(offset.since(before)), Some(0));
-        self.changed.insert(object);
+        self.note_change(object);
         Ok((Outcome::Retained { offset, incarnation }, vec![Effect::Retained { object, offset }]))
     }
 

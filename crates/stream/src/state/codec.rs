@@ -1,17 +1,13 @@
 //! The bytes in which a stream is stored (docs/formats/stream-command.md).
 
-use super::{Lifetime, Rare, Snapshot, Staged, Stream};
+use super::{Lifetime, Rare, Residence, Snapshot, Staged, Stream};
 use crate::command::take_token;
 use crate::outcome::{ClosedEpoch, SnapshotHead, SnapshotPart};
 use crate::producer::{Producer, Producers};
-use bytes::Bytes;
 use highwater_base::codec::{DecodeError, Reader, Writer};
 use highwater_base::{Digest, Millis, Offset};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The only version of the encoding that there is.
-const VERSION: u16 = 2;
 
 const LIFETIME_SLIDING: u8 = 1;
 const LIFETIME_AT: u8 = 2;
@@ -19,25 +15,16 @@ const LIFETIME_AT: u8 = 2;
 /// Above every offset that appends can reach, and far enough below the largest number that one more append fits.
 const OFFSET_END: u64 = 1 << 63;
 
-/// The bytes in which a stream is stored.
-pub(crate) fn encode(stream: &Stream) -> Vec<u8> {
-    let mut w = Writer::new();
-    w.u16(VERSION).u64(stream.incarnation.get());
+/// Writes a stream behind what every record begins with.
+pub(crate) fn encode(w: &mut Writer, stream: &Stream) {
+    w.u64(stream.incarnation.get());
     w.bytes(stream.path.as_bytes()).bytes(stream.content_type.as_bytes());
-    w.u64(stream.next.0).u64(stream.retained.0).bool(stream.closed);
-    w.option(stream.stream_seq.as_deref(), |w, text| {
-        w.bytes(text.as_bytes());
-    });
-    w.option(stream.floor, |w, floor| {
-        w.u64(floor);
-    });
-    w.u64(stream.history);
+    w.u64(stream.next.0).u64(stream.retained.0).bool(stream.closed).u64(stream.history);
     w.option(stream.rare.as_deref(), put_rare);
     w.u32(u32::try_from(stream.producers.len()).expect("producers are capped far below 2^32"));
     for producer in stream.producers.iter() {
-        encode_producer(&mut w, producer);
+        encode_producer(w, producer);
     }
-    w.into_vec()
 }
 
 fn put_rare(w: &mut Writer, rare: &Rare) {
@@ -61,6 +48,12 @@ fn put_rare(w: &mut Writer, rare: &Rare) {
     for (object, staged) in &rare.staged {
         w.u64(*object).u64(staged.length).u64(staged.at.0);
     }
+    w.option(rare.stream_seq.as_deref(), |w, text| {
+        w.bytes(text.as_bytes());
+    });
+    w.option(rare.floor, |w, floor| {
+        w.u64(floor);
+    });
 }
 
 fn encode_producer(w: &mut Writer, producer: &Producer) {
@@ -80,29 +73,21 @@ fn encode_producer(w: &mut Writer, producer: &Producer) {
 
 /// Reads a stored stream back. What the machine relies on is checked: the order of producers, that offsets leave
 /// room for appends, and that ends lie behind starts.
-pub(crate) fn decode(record: Bytes) -> Result<Stream, DecodeError> {
-    let mut r = Reader::new(record);
-    let version = r.u16()?;
-    if version != VERSION {
-        return Err(DecodeError::Version(version));
-    }
-    let incarnation = take_token(&mut r)?;
-    let path = Arc::from(r.string()?);
+pub(crate) fn decode(r: &mut Reader) -> Result<Stream, DecodeError> {
+    let incarnation = take_token(r)?;
+    let path = r.string()?.into_boxed_str();
     let content_type = Arc::from(r.string()?);
-    let (next, retained) = (take_offset(&mut r)?, take_offset(&mut r)?);
+    let (next, retained) = (take_offset(r)?, take_offset(r)?);
     let closed = r.bool()?;
-    let stream_seq = r.option(Reader::string)?.map(String::into_boxed_str);
-    let floor = r.option(Reader::u64)?;
     let history = r.u64()?;
     let rare = r.option(take_rare)?.map(Box::new);
     let mut producers = Producers::default();
     for _ in 0..r.u32()? {
-        let producer = decode_producer(&mut r)?;
+        let producer = decode_producer(r)?;
         if !producers.push_stored(producer) {
             return Err(DecodeError::Invalid("producer order"));
         }
     }
-    r.finish()?;
     if retained > next {
         return Err(DecodeError::Invalid("retained offset"));
     }
@@ -112,7 +97,8 @@ pub(crate) fn decode(record: Bytes) -> Result<Stream, DecodeError> {
     {
         return Err(DecodeError::Invalid("snapshot offset"));
     }
-    Ok(Stream { path, incarnation, content_type, next, retained, closed, stream_seq, floor, history, rare, producers })
+    let residence = Residence::default();
+    Ok(Stream { path, incarnation, content_type, next, retained, closed, history, rare, producers, residence })
 }
 
 fn take_rare(r: &mut Reader) -> Result<Rare, DecodeError> {
@@ -140,7 +126,9 @@ fn take_rare(r: &mut Reader) -> Result<Rare, DecodeError> {
             return Err(DecodeError::Invalid("part order"));
         }
     }
-    let rare = Rare { previous, lifetime, snapshot, staged };
+    let stream_seq = r.option(Reader::string)?.map(String::into_boxed_str);
+    let floor = r.option(Reader::u64)?;
+    let rare = Rare { previous, lifetime, snapshot, staged, stream_seq, floor };
     // One stream has one spelling.
     if rare == Rare::default() { Err(DecodeError::Invalid("flag")) } else { Ok(rare) }
 }

@@ -58,9 +58,10 @@ proptest! {
         for (object, record) in changed {
             let Some(record) = record else { continue };
             let record = damaged(record.to_vec(), &wounds);
-            if let Ok(loaded) = Machine::load(Options::default(), machine.meta(), vec![(object, record)]) {
+            // As a record that comes from the disk while the machine runs: nobody compares it with the others.
+            let mut loaded = Machine::load(Options::default(), machine.meta(), Vec::new()).expect("nothing is stored");
+            if loaded.admit(object, record).is_ok() {
                 // Whatever was let in can be written to without a panic.
-                let mut loaded = loaded;
                 for command in &commands {
                     loaded.apply(command);
                 }
@@ -71,24 +72,25 @@ proptest! {
 
     #[test]
     fn noise_is_refused_without_a_panic(noise in prop::collection::vec(any::<u8>(), 0..400)) {
-        let mut with_version = vec![2, 0];
+        let mut with_version = vec![3, 0, 1];
         with_version.extend_from_slice(&noise);
         for record in [noise, with_version] {
             let record = Bytes::from(record);
             let _refused = Command::decode(record.clone()).is_err();
-            let _refused = Machine::load(Options::default(), Bytes::new(), vec![(1, record)]).is_err();
+            let _refused = Machine::load(Options::default(), Bytes::new(), vec![(1, record.clone())]).is_err();
+            let _refused = Machine::new(Options::default()).admit(1 << 63, record).is_err();
         }
     }
 }
 
 #[test]
 fn another_version_is_refused_by_its_number() {
-    for version in [1, 3] {
-        let other = Bytes::from(vec![version, 0, 9, 9, 9]);
-        let refused = DecodeError::Version(version.into());
-        assert_eq!(Command::decode(other.clone()), Err(refused));
-        let meta = Bytes::new();
-        assert_eq!(Machine::load(Options::default(), meta, vec![(1, other)]).err(), Some(refused));
+    let refused = |version: u8| (Bytes::from(vec![version, 0, 9, 9, 9]), DecodeError::Version(version.into()));
+    for (other, refused) in [1, 3].map(refused) {
+        assert_eq!(Command::decode(other), Err(refused));
+    }
+    for (other, refused) in [1, 2, 4].map(refused) {
+        assert_eq!(Machine::load(Options::default(), Bytes::new(), vec![(1, other)]).err(), Some(refused));
     }
 }
 
@@ -159,9 +161,9 @@ fn golden() -> [(Command, &'static [u8]); 12] {
     ]
 }
 
-/// Version 1 was never in a release; its records are told apart, not misread.
+/// Earlier versions were never in a release; their records are told apart, not misread.
 #[test]
-fn the_golden_records_of_version_1_are_refused() {
+fn the_golden_records_of_earlier_versions_are_refused() {
     let commands: [&[u8]; 4] = [
         include_bytes!("../../golden/create-v1.bin"),
         include_bytes!("../../golden/append-v1.bin"),
@@ -171,9 +173,12 @@ fn the_golden_records_of_version_1_are_refused() {
     for record in commands {
         assert_eq!(Command::decode(Bytes::from_static(record)), Err(DecodeError::Version(1)));
     }
-    let stream = Bytes::from_static(include_bytes!("../../golden/stream-v1.bin"));
-    let loaded = Machine::load(Options::default(), Bytes::new(), vec![(1, stream)]);
-    assert_eq!(loaded.err(), Some(DecodeError::Version(1)));
+    let streams: [(u16, &[u8]); 2] =
+        [(1, include_bytes!("../../golden/stream-v1.bin")), (2, include_bytes!("../../golden/stream-v2.bin"))];
+    for (version, stream) in streams {
+        let loaded = Machine::load(Options::default(), Bytes::new(), vec![(1, Bytes::from_static(stream))]);
+        assert_eq!(loaded.err(), Some(DecodeError::Version(version)));
+    }
 }
 
 #[test]

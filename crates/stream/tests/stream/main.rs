@@ -4,5 +4,6 @@ mod decoding;
 mod exhaustive;
 mod model;
 mod reports;
+mod residence;
 mod script;
 mod transcripts;

@@ -73,6 +73,13 @@ pub fn store_index(data: &[u8]) {
     drop(Store::open(Arc::new(disk), Path::new("/store"), owner, StoreOptions::default()));
 }
 
+/// The file that says where a data file went.
+pub fn store_marker(data: &[u8]) {
+    if let Some(again) = highwater_store::cold::marker_again(data, OwnerId(7), 3) {
+        assert_eq!(again, data, "one marker has one spelling");
+    }
+}
+
 /// A proposed command.
 pub fn stream_command(data: &[u8]) {
     if let Ok(command) = Command::decode(Bytes::copy_from_slice(data)) {

@@ -275,7 +275,9 @@ pub(crate) fn file_fault(error: FileError) -> CheckpointFault {
         FileError::Damaged { path, position, fault } => {
             CheckpointFault::Damaged { path, what: format!("byte {position}: {fault}") }
         }
-        FileError::Deleted => CheckpointFault::Damaged { path: PathBuf::new(), what: error.to_string() },
+        FileError::Deleted | FileError::Away | FileError::Unreachable { .. } => {
+            CheckpointFault::Damaged { path: PathBuf::new(), what: error.to_string() }
+        }
     }
 }
 

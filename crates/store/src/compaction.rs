@@ -47,7 +47,7 @@ impl Store {
     /// if much of it is.
     #[must_use]
     pub fn compaction_due(&self) -> bool {
-        self.compaction_due
+        self.compaction_due || self.files.recalled()
     }
 
     /// Judges it anew.
@@ -58,7 +58,8 @@ impl Store {
     fn victims(&self) -> impl Iterator<Item = u32> {
         let active = self.active.map(|active| active.file);
         let dead = self.usage.iter().filter(move |(file, found)| Some(*file) != active && found.mostly_dead());
-        dead.map(|(file, _)| file).filter(|file| !self.stuck.contains(file))
+        // One in the object store comes back first.
+        dead.map(|(file, _)| file).filter(|file| !self.stuck.contains(file) && !self.files.is_away(*file))
     }
 
     /// Whether the file that is written on is worth leaving: mostly dead, and by no less than a sixteenth of a file, so
@@ -79,6 +80,7 @@ impl Store {
         if self.active_is_dead() {
             self.active = None;
         }
+        self.files.take_recalled();
         let mut plan = Plan { victims: self.victims().collect(), below: BTreeMap::new() };
         if plan.victims.is_empty() {
             return plan;

@@ -109,6 +109,20 @@ pub(crate) fn check_block(block: &[u8], file: u32, object: u64, start: u64, leng
     Ok(&block[BLOCK_HEADER_BYTES..])
 }
 
+/// Bytes from the beginning of a sound block of `file` to the next one, if `bytes` begin with one.
+pub(crate) fn next_block(bytes: &[u8], file: u32) -> Option<u64> {
+    let header = bytes.get(..BLOCK_HEADER_BYTES)?;
+    let length = u32_at(header, 24) as usize;
+    let block = bytes.get(..BLOCK_HEADER_BYTES + length).filter(|_| (1..=BLOCK_PAYLOAD_BYTES).contains(&length))?;
+    let sound = u32_at(header, 4) == file && crc32c::crc32c(&block[4..]) == u32_at(block, 0);
+    sound.then_some(block.len() as u64)
+}
+
+/// Whether `bytes` begin with a sound block of `file`.
+pub(crate) fn is_block(bytes: &[u8], file: u32) -> bool {
+    next_block(bytes, file).is_some()
+}
+
 /// Bytes in the file of a run with `payload` bytes.
 pub(crate) fn run_bytes(payload: u64) -> u64 {
     payload + payload.div_ceil(BLOCK_PAYLOAD_BYTES as u64) * BLOCK_HEADER_BYTES as u64

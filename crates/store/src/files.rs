@@ -1,13 +1,15 @@
 //! The data files of one store: their names, and the handles through which they are read.
 
+use crate::cold::{self, Cold, ColdError, ColdFile, ColdStore};
 use crate::data::{self, BLOCK_BYTES, BLOCK_HEADER_BYTES, BLOCK_PAYLOAD_BYTES, DataFault};
 use crate::extent::FileExtent;
 use highwater_base::OwnerId;
 use highwater_disk::{Disk, File, OpenMode};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 
@@ -40,6 +42,12 @@ pub(crate) enum FileError {
     /// What is there is not what the index says.
     #[error("{}, byte {position}: {fault}", path.display())]
     Damaged { path: PathBuf, position: u64, fault: DataFault },
+    /// The file lies in the object store, which does not answer.
+    #[error("{object}: {why}")]
+    Unreachable { object: String, why: String },
+    /// The file lies in the object store, and was asked for on the disk alone.
+    #[error("the data file was moved to the object store")]
+    Away,
     /// The disk's error.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -56,6 +64,8 @@ struct Handles {
     pins: usize,
     /// Files that are deleted once no pin is held.
     deferred: Vec<u32>,
+    /// Files that have an object, or the beginning of one. Those of them that are not named have one to be deleted.
+    cold: BTreeMap<u32, Cold>,
 }
 
 /// The data files of one store, shared by the store, its readers and its checkpoints.
@@ -65,12 +75,23 @@ pub(crate) struct Files {
     pub owner: OwnerId,
     handles_max: usize,
     handles: Mutex<Handles>,
+    pub tier: Option<ColdStore>,
+    /// Whether a file came back since compactions were last planned.
+    recalled: AtomicBool,
 }
 
 impl Files {
     pub fn new(disk: Arc<dyn Disk>, directory: PathBuf, owner: OwnerId, handles_max: usize) -> Self {
         let handles = Mutex::new(Handles::default());
-        Self { disk, directory, owner, handles_max, handles }
+        let recalled = AtomicBool::new(false);
+        Self { disk, directory, owner, handles_max, handles, tier: None, recalled }
+    }
+
+    /// The same, of which some lie in an object store.
+    pub fn with_cold(mut self, tier: Option<ColdStore>, cold: BTreeMap<u32, Cold>) -> Self {
+        self.tier = tier;
+        self.handles().cold = cold;
+        self
     }
 
     fn handles(&self) -> MutexGuard<'_, Handles> {
@@ -126,11 +147,23 @@ impl Files {
     }
 
     fn damaged(&self, file: u32, position: u64, fault: DataFault) -> FileError {
-        FileError::Damaged { path: self.path(file), position, fault }
+        let away = self.cold(file).filter(|cold| cold.moved);
+        let path = away.map_or_else(|| self.path(file), |cold| self.object_place(file, &cold).into());
+        FileError::Damaged { path, position, fault }
     }
 
     fn io(&self, file: u32, source: io::Error) -> FileError {
-        FileError::Io { path: self.path(file), source }
+        match cold::cause(&source) {
+            None => FileError::Io { path: self.path(file), source },
+            // It came back, or died, while it was read.
+            Some(ColdError::Missing) if !self.is_away(file) => FileError::Deleted,
+            Some(ColdError::Missing) if !self.is_named(file) => FileError::Deleted,
+            Some(ColdError::Missing) => self.damaged(file, 0, DataFault::Missing),
+            Some(ColdError::Unreachable(why) | ColdError::Source(why)) => {
+                let object = self.cold(file).map_or_else(String::new, |cold| self.object_place(file, &cold));
+                FileError::Unreachable { object, why: why.clone() }
+            }
+        }
     }
 
     /// A handle of the file, whose header was verified when it was opened.
@@ -140,12 +173,32 @@ impl Files {
         }
         let handle = match self.disk.open(&self.path(file), OpenMode::Read) {
             Ok(handle) => handle,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let named = self.handles().named.contains(&file);
-                return Err(if named { self.damaged(file, 0, DataFault::Missing) } else { FileError::Deleted });
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.open_elsewhere(file),
             Err(error) => return Err(self.io(file, error)),
         };
+        self.checked(file, handle)
+    }
+
+    /// The same of a file on the disk, and of no other.
+    fn open_local(&self, file: u32) -> Result<Arc<dyn File>, FileError> {
+        if self.is_away(file) { Err(FileError::Away) } else { self.open(file) }
+    }
+
+    /// A handle of a file that was not found.
+    fn open_elsewhere(&self, file: u32) -> Result<Arc<dyn File>, FileError> {
+        if let Some(object) = self.object_of(file) {
+            return Ok(object);
+        }
+        // It may have come back in between.
+        match self.disk.open(&self.path(file), OpenMode::Read) {
+            Ok(handle) => self.checked(file, handle),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io(file, error)),
+            Err(_) if self.is_named(file) => Err(self.damaged(file, 0, DataFault::Missing)),
+            Err(_) => Err(FileError::Deleted),
+        }
+    }
+
+    fn checked(&self, file: u32, handle: Arc<dyn File>) -> Result<Arc<dyn File>, FileError> {
         let mut header = [0; BLOCK_HEADER_BYTES];
         let length = handle.read_at(&mut header, 0).map_err(|error| self.io(file, error))?;
         data::check_file_header(&header[..length], self.owner, file).map_err(|fault| self.damaged(file, 0, fault))?;
@@ -189,6 +242,29 @@ impl Files {
             "within the extent"
         );
         let handle = self.open(extent.file)?;
+        self.read_from(&*handle, object, extent, range, out)
+    }
+
+    /// The same from the disk alone: a checkpoint never waits for an object store.
+    pub fn read_local(
+        &self,
+        object: u64,
+        extent: &FileExtent,
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FileError> {
+        let handle = self.open_local(extent.file)?;
+        self.read_from(&*handle, object, extent, range, out)
+    }
+
+    fn read_from(
+        &self,
+        handle: &dyn File,
+        object: u64,
+        extent: &FileExtent,
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FileError> {
         let payload = BLOCK_PAYLOAD_BYTES as u64;
         let run = u64::from(extent.length);
         let (from, to) = (range.start - extent.start, range.end - extent.start);
@@ -219,7 +295,8 @@ impl Files {
 }
 
 impl Files {
-    /// Verifies every block of an extent, as the disk has it and not as the page cache does, and goes on behind a bad one:
+    /// Verifies every block of an extent, as the disk has it and not as the page cache does, and goes on behind a bad one;
+    /// nothing of a file in an object store, which would be fetched for it:
     /// each is reported with its position, the object's offsets that it holds, and what is wrong.
     ///
     /// Returns the bytes read; `None` if `pace` said to stop. A file that was deleted meanwhile has no fault.
@@ -231,9 +308,9 @@ impl Files {
         report: &mut dyn FnMut(u64, Range<u64>, String),
     ) -> Option<u64> {
         let whole = extent.start..extent.end();
-        let handle = match self.open(extent.file) {
+        let handle = match self.open_local(extent.file) {
             Ok(handle) => handle,
-            Err(FileError::Deleted) => return Some(0),
+            Err(FileError::Deleted | FileError::Away | FileError::Unreachable { .. }) => return Some(0),
             Err(FileError::Damaged { position, fault, .. }) => {
                 report(position, whole, fault.to_string());
                 return Some(0);
@@ -309,6 +386,103 @@ impl Files {
             }
             (from, at) = (to, at + BLOCK_BYTES as u64);
         }
+    }
+}
+
+/// What lies in an object store.
+impl Files {
+    pub fn cold(&self, file: u32) -> Option<Cold> {
+        self.handles().cold.get(&file).copied()
+    }
+
+    pub fn is_named(&self, file: u32) -> bool {
+        self.handles().named.contains(&file)
+    }
+
+    /// Whether a file lies in the object store and not on the disk.
+    pub fn is_away(&self, file: u32) -> bool {
+        self.cold(file).is_some_and(|cold| cold.moved)
+    }
+
+    /// The files that do.
+    pub fn away(&self) -> BTreeSet<u32> {
+        self.handles().cold.iter().filter(|(_, cold)| cold.moved).map(|(file, _)| *file).collect()
+    }
+
+    /// Whether something of a file is or was on its way to the object store.
+    pub fn has_marker(&self, file: u32) -> bool {
+        self.handles().cold.contains_key(&file)
+    }
+
+    /// Notes where a file is; a handle of the one on disk is closed.
+    pub fn set_cold(&self, file: u32, cold: Cold) {
+        let mut handles = self.handles();
+        handles.cold.insert(file, cold);
+        handles.open.retain(|(open, _)| *open != file);
+    }
+
+    pub fn forget_cold(&self, file: u32) {
+        self.handles().cold.remove(&file);
+    }
+
+    /// Whether a file may move now: what is known of an earlier attempt, if it may.
+    pub fn may_leave(&self, file: u32) -> Option<Option<Cold>> {
+        let handles = self.handles();
+        let cold = handles.cold.get(&file).copied();
+        let may = handles.pins == 0 && handles.named.contains(&file) && !cold.is_some_and(|cold| cold.moved);
+        may.then_some(cold)
+    }
+
+    /// Whether nothing needs a file any more that has an object.
+    pub fn may_be_erased(&self, file: u32) -> bool {
+        let handles = self.handles();
+        handles.pins == 0 && !handles.named.contains(&file)
+    }
+
+    /// The files of which that is so.
+    pub fn erasable(&self) -> Vec<u32> {
+        let handles = self.handles();
+        if handles.pins > 0 {
+            return Vec::new();
+        }
+        handles.cold.keys().filter(|file| !handles.named.contains(file)).copied().collect()
+    }
+
+    /// Where a file's object is, for people.
+    pub fn object_place(&self, file: u32, cold: &Cold) -> String {
+        let place = self.tier.as_ref().map_or_else(String::new, |tier| tier.0.place());
+        format!("{}/{}", place.trim_end_matches('/'), cold.name(self.owner, file))
+    }
+
+    fn object_of(&self, file: u32) -> Option<Arc<dyn File>> {
+        let cold = self.cold(file).filter(|cold| cold.moved)?;
+        let tier = self.tier.as_ref()?.0.clone();
+        Some(Arc::new(ColdFile { tier, name: cold.name(self.owner, file), bytes: cold.bytes }))
+    }
+
+    /// A handle of any file of the folder by its name, unverified.
+    pub fn open_named(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let path = self.directory.join(name);
+        match self.disk.open(&path, OpenMode::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                number(name).and_then(|file| self.object_of(file)).ok_or(error)
+            }
+            opened => opened,
+        }
+    }
+
+    /// A file came back: what is dead in it can be given back.
+    pub fn note_recalled(&self) {
+        self.recalled.store(true, Ordering::Relaxed);
+    }
+
+    pub fn recalled(&self) -> bool {
+        self.recalled.load(Ordering::Relaxed)
+    }
+
+    /// The same, and not any more.
+    pub fn take_recalled(&self) -> bool {
+        self.recalled.swap(false, Ordering::Relaxed)
     }
 }
 

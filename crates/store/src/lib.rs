@@ -12,6 +12,7 @@
 //! - `compaction`, `usage`: which files are mostly dead, and what moves out of them
 //! - [`residence`], `residents`: which objects are in memory, and how others get there
 //! - [`plan`], [`reader`]: what a read will fetch; fetching and verifying it, for any thread
+//! - [`cold`]: data files that lie in an object store
 //! - [`scrub`], [`mod@verify`]: reading everything, of a store in use and of one that nobody has open
 //! - [`pin`]: a checkpoint's files, kept while they are copied
 //! - [`log`]: what is asked of the log
@@ -21,7 +22,8 @@
 //! # Invariants
 //! Payload is never held in memory. The order of a checkpoint is payload, sync, names, sync, index, sync, report; so a
 //! crash anywhere leaves the state of the last one that was reported or of the one under way. A data file is deleted only
-//! when a synced index no longer names it. A file whose sync failed is not written again.
+//! when a synced index no longer names it, and its object in an object store likewise. No checkpoint, and nothing that a
+//! command waits for, asks an object store for anything. A file whose sync failed is not written again.
 //!
 //! # A checkpoint's course
 //! [`Store::begin_checkpoint`], then [`Checkpoint::run`] on a thread for I/O, then [`Store::finish_checkpoint`] or, with the
@@ -32,6 +34,7 @@
 //! Any crate of the workspace but `base`, `disk` and `wal`; it knows nothing of what states and payload say.
 
 pub mod checkpoint;
+pub mod cold;
 mod compaction;
 mod data;
 mod extent;
@@ -53,6 +56,9 @@ mod usage;
 pub mod verify;
 
 pub use checkpoint::{Checkpoint, CheckpointDone, CheckpointError, CheckpointFault};
+pub use cold::{
+    ColdCandidate, ColdError, ColdPlan, ColdStore, ColdTier, Erased, Folder, Life, MoveError, Outward, moved_files,
+};
 pub use data::DataFault;
 pub use log::{LogError, LogSource};
 pub use open::{Loaded, OpenError, Opening};

@@ -15,6 +15,14 @@ const COPY_BYTES: u64 = 16 * BLOCK_PAYLOAD_BYTES as u64;
 /// What failed, and whether the file that was active is sound.
 type Failure = (CheckpointFault, bool);
 
+/// How an extent was found.
+enum Condition {
+    Sound,
+    Damaged,
+    /// It moved to the object store since this was planned.
+    Away,
+}
+
 /// What moving payload came to.
 #[derive(Default)]
 pub(crate) struct Moved {
@@ -70,14 +78,17 @@ impl Checkpoint {
         let mut run: Vec<FileExtent> = Vec::new();
         for relaid in relaid {
             let extent = match relaid {
-                Relaid::Copy(extent) if self.is_sound(key, extent)? => {
-                    run.push(*extent);
-                    continue;
-                }
-                Relaid::Copy(extent) => {
-                    moved.stuck.push(extent.file);
-                    extent
-                }
+                Relaid::Copy(extent) => match self.condition(key, extent)? {
+                    Condition::Sound => {
+                        run.push(*extent);
+                        continue;
+                    }
+                    Condition::Damaged => {
+                        moved.stuck.push(extent.file);
+                        extent
+                    }
+                    Condition::Away => extent,
+                },
                 Relaid::Stay(extent) => extent,
             };
             self.copy_run(key, &mut run, writer, moved, &mut extents)?;
@@ -88,19 +99,20 @@ impl Checkpoint {
     }
 
     /// Whether every block of an extent is what it should be.
-    fn is_sound(&self, key: u64, extent: &FileExtent) -> Result<bool, Failure> {
+    fn condition(&self, key: u64, extent: &FileExtent) -> Result<Condition, Failure> {
         let mut buffer = Vec::new();
         let mut from = extent.start;
         while from < extent.end() {
             let to = extent.end().min(from + COPY_BYTES);
             buffer.clear();
-            match self.files.read(key, extent, from..to, &mut buffer) {
+            match self.files.read_local(key, extent, from..to, &mut buffer) {
                 Ok(()) => from = to,
-                Err(FileError::Damaged { .. }) => return Ok(false),
+                Err(FileError::Damaged { .. }) => return Ok(Condition::Damaged),
+                Err(FileError::Away) => return Ok(Condition::Away),
                 Err(error) => return Err((file_fault(error), true)),
             }
         }
-        Ok(true)
+        Ok(Condition::Sound)
     }
 
     /// Copies extents that follow each other in their object, and empties the list.
@@ -121,7 +133,8 @@ impl Checkpoint {
             while from < extent.end() {
                 let to = extent.end().min(from + COPY_BYTES);
                 buffer.clear();
-                self.files.read(key, &extent, from..to, &mut buffer).map_err(|error| (file_fault(error), true))?;
+                let read = self.files.read_local(key, &extent, from..to, &mut buffer);
+                read.map_err(|error| (file_fault(error), true))?;
                 writer.push(&buffer).map_err(write_fault)?;
                 from = to;
             }
@@ -161,13 +174,14 @@ impl Checkpoint {
     /// The bytes of the extents that a run takes in. They are at most three unsettled ones of each size class, so that
     /// this is a buffer of at most 20 MiB.
     ///
-    /// If one is damaged, all stay where they are: whoever reads them hears of it, and the log is not held up.
+    /// If one is damaged, all stay where they are: whoever reads them hears of it, and the log is not held up. So they do if
+    /// one has moved to the object store since.
     fn take_in(&self, key: u64, absorbed: &[FileExtent]) -> Result<Option<Vec<u8>>, Failure> {
         let mut bytes = Vec::new();
         for extent in absorbed {
-            match self.files.read(key, extent, extent.start..extent.end(), &mut bytes) {
+            match self.files.read_local(key, extent, extent.start..extent.end(), &mut bytes) {
                 Ok(()) => {}
-                Err(FileError::Damaged { .. }) => return Ok(None),
+                Err(FileError::Damaged { .. } | FileError::Away) => return Ok(None),
                 Err(error) => return Err((file_fault(error), true)),
             }
         }

@@ -1,5 +1,6 @@
 //! Opening a store: the index is read and the folder tidied, the payload is left alone.
 
+use crate::cold::{Cold, marker};
 use crate::files::{self, Files};
 use crate::index::{self, Contents, Name, ScanError};
 use crate::options::Options;
@@ -10,7 +11,7 @@ use crate::usage::Laid;
 use bytes::Bytes;
 use highwater_base::OwnerId;
 use highwater_disk::{Disk, File, OpenMode};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,6 +55,14 @@ pub enum OpenError {
         /// What the caller says.
         what: String,
     },
+    /// Data files were moved to an object store, and none is given.
+    #[error("{}: {files} data files are in an object store, and none is set", path.display())]
+    NoObjectStore {
+        /// The folder.
+        path: PathBuf,
+        /// How many.
+        files: usize,
+    },
     /// The disk's error.
     #[error("{}: {source}", path.display())]
     Io {
@@ -83,6 +92,7 @@ pub(crate) struct Listing {
     pub generations: BTreeSet<u64>,
     temporary: Vec<String>,
     data: BTreeSet<u32>,
+    markers: BTreeSet<u32>,
 }
 
 impl Listing {
@@ -97,7 +107,8 @@ impl Listing {
                 (Name::Generation(generation), _) => drop(listing.generations.insert(generation)),
                 (Name::Temporary, _) => listing.temporary.push(name),
                 (Name::Other, Some(number)) => drop(listing.data.insert(number)),
-                (Name::Other, None) => {}
+                (Name::Other, None) if marker::is_temporary(&name) => listing.temporary.push(name),
+                (Name::Other, None) => listing.markers.extend(marker::number(&name)),
             }
         }
         Ok(listing)
@@ -151,15 +162,14 @@ impl Opening {
     pub fn load(self, visit: &mut dyn FnMut(Visited) -> Result<Keep, String>) -> Result<Store, OpenError> {
         let Self { disk, directory, owner, options, listing, index, file, contents } = self;
         let named: BTreeSet<u32> = contents.objects.values().flat_map(|image| &image.extents).map(|e| e.file).collect();
-        if let Some(missing) = named.difference(&listing.data).next() {
-            let path = files::path(&directory, *missing);
-            return Err(OpenError::Damaged { path, what: "the file is missing".into() });
-        }
+        let cold = read_markers(&*disk, &directory, owner, &listing, &named)?;
+        let here = here(&directory, &listing, &named, &cold, &options)?;
         index::settle(&*file, &contents).map_err(io_error(&index))?;
-        tidy(&*disk, &directory, &listing, &named)?;
-        let newest = listing.data.last().map_or(0, |file| file + 1);
+        tidy(&*disk, &directory, &listing, &here)?;
+        let newest = listing.data.last().max(listing.markers.last()).map_or(0, |file| file + 1);
         let next_file = contents.head.file_next.max(newest);
-        let files = Arc::new(Files::new(disk, directory, owner, options.handles_max));
+        let files = Files::new(disk, directory, owner, options.handles_max);
+        let files = Arc::new(files.with_cold(options.cold.clone(), cold));
         let (mut residents, mut laid) = (Residents::default(), Laid::default());
         for (key, image) in contents.objects {
             let refused = |what| OpenError::Refused { key, what };
@@ -187,7 +197,7 @@ impl Store {
     ) -> Result<Opening, OpenError> {
         let mut listing = Listing::of(&*disk, directory)?;
         if listing.generations.is_empty() {
-            if !listing.data.is_empty() {
+            if !listing.data.is_empty() || !listing.markers.is_empty() {
                 let what = "there are data files, but no index".into();
                 return Err(OpenError::Damaged { path: directory.into(), what });
             }
@@ -225,8 +235,10 @@ impl Store {
     /// Learns how long the data files are. What the disk refuses to say of one is known from its extents, less exactly.
     fn measure(&mut self, named: &BTreeSet<u32>) {
         for file in named {
-            let opened = self.files.disk.open(&self.files.path(*file), OpenMode::Read);
-            if let Ok(bytes) = opened.and_then(|opened| opened.length()) {
+            let away = self.files.cold(*file).filter(|cold| cold.moved).map(|cold| cold.bytes);
+            let opened = || self.files.disk.open(&self.files.path(*file), OpenMode::Read);
+            let bytes = away.map_or_else(|| opened().and_then(|opened| opened.length()), Ok);
+            if let Ok(bytes) = bytes {
                 self.usage.grown(*file, bytes);
             }
         }
@@ -239,6 +251,50 @@ fn load(disk: &dyn Disk, path: &Path, owner: OwnerId, generation: u64) -> Result
     let file = disk.open(path, OpenMode::Write).map_err(io_error(path))?;
     let contents = index::load(&*file, owner, generation).map_err(|error| scan_error(path.into(), error))?;
     Ok((file, contents))
+}
+
+/// Where the data files with a marker are. A marker that does not read matters only where the file is not.
+fn read_markers(
+    disk: &dyn Disk,
+    directory: &Path,
+    owner: OwnerId,
+    listing: &Listing,
+    named: &BTreeSet<u32>,
+) -> Result<BTreeMap<u32, Cold>, OpenError> {
+    let mut cold = BTreeMap::new();
+    for file in &listing.markers {
+        let path = marker::path(directory, *file);
+        let needed = named.contains(file) && !listing.data.contains(file);
+        match marker::Marker::read(disk, directory, owner, *file) {
+            Ok(marker) => drop(cold.insert(*file, marker.cold)),
+            Err(_) if !needed => {}
+            Err(marker::MarkerError::Io(source)) => return Err(OpenError::Io { path, source }),
+            Err(marker::MarkerError::Version(version)) => return Err(OpenError::Version { path, version }),
+            Err(other) => return Err(OpenError::Damaged { path, what: other.to_string() }),
+        }
+    }
+    Ok(cold)
+}
+
+/// Those of the named files that count where they are, in the folder. One that moved and is there all the same was about to
+/// be removed.
+fn here(
+    directory: &Path,
+    listing: &Listing,
+    named: &BTreeSet<u32>,
+    cold: &BTreeMap<u32, Cold>,
+    options: &Options,
+) -> Result<BTreeSet<u32>, OpenError> {
+    let (away, here): (BTreeSet<_>, BTreeSet<_>) =
+        named.iter().partition(|file| cold.get(file).is_some_and(|cold| cold.moved));
+    if let Some(missing) = here.difference(&listing.data).next() {
+        let path = files::path(directory, *missing);
+        return Err(OpenError::Damaged { path, what: "the file is missing".into() });
+    }
+    if !away.is_empty() && options.cold.is_none() {
+        return Err(OpenError::NoObjectStore { path: directory.into(), files: away.len() });
+    }
+    Ok(here)
 }
 
 /// Removes what a crash left behind.

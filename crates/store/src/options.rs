@@ -1,5 +1,6 @@
 //! How a store is kept.
 
+use crate::cold::ColdStore;
 use crate::data::FILE_BYTES_MAX;
 
 /// Sizes and bounds of one store.
@@ -15,6 +16,8 @@ pub struct Options {
     /// Data files that are kept open for reads. With 16 groups on a node, 16 each are 256 of the 1,024 descriptors that a
     /// process may have by default.
     pub handles_max: usize,
+    /// Where data files may go that the disk is not to keep.
+    pub cold: Option<ColdStore>,
 }
 
 impl Default for Options {
@@ -24,6 +27,7 @@ impl Default for Options {
             index_delta_bytes_min: 1 << 20,
             index_delta_bytes_max: 16 << 20,
             handles_max: 16,
+            cold: None,
         }
     }
 }

@@ -4,7 +4,6 @@ use crate::files::{self, Files};
 use crate::index;
 use crate::store::Store;
 use bytes::Bytes;
-use highwater_disk::OpenMode;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,7 +55,7 @@ impl Pin {
         };
         let length = file.bytes.saturating_sub(offset).min(length);
         let mut bytes = vec![0; length as usize];
-        let opened = self.store.disk.open(&self.store.directory.join(name), OpenMode::Read)?;
+        let opened = self.store.open_named(name)?;
         opened.read_exact_at(&mut bytes, offset)?;
         Ok(bytes.into())
     }

@@ -26,6 +26,14 @@ pub enum ReadError {
         /// What is wrong.
         fault: DataFault,
     },
+    /// The bytes lie in the object store, which does not answer. They are safe, as far as is known: try again.
+    #[error("{object}: {why}")]
+    Unreachable {
+        /// The object, with the place of its store.
+        object: String,
+        /// What was said, or not.
+        why: String,
+    },
     /// The log could not give the bytes; it says why.
     #[error("{0}")]
     Log(String),
@@ -42,7 +50,8 @@ pub enum ReadError {
 impl From<FileError> for ReadError {
     fn from(error: FileError) -> Self {
         match error {
-            FileError::Deleted => Self::Moved,
+            FileError::Deleted | FileError::Away => Self::Moved,
+            FileError::Unreachable { object, why } => Self::Unreachable { object, why },
             FileError::Damaged { path, position, fault } => Self::Damaged { path, position, fault },
             FileError::Io { path, source } => Self::Io { path, source },
         }
@@ -57,6 +66,15 @@ pub struct StoreReader {
 }
 
 impl StoreReader {
+    /// Whether a read of this plan asks an object store, so that it may take long.
+    #[must_use]
+    pub fn reaches_out(&self, plan: &ReadPlan) -> bool {
+        plan.pieces.iter().any(|piece| match piece {
+            Piece::File { extent, .. } => self.files.is_away(extent.file),
+            Piece::Log { .. } => false,
+        })
+    }
+
     /// The bytes of a plan, all of them, verified.
     /// # Errors
     /// `Moved` if the plan is too old; otherwise what is wrong, and where.

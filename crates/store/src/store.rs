@@ -129,6 +129,8 @@ impl Store {
     ) -> Self {
         let Laid { usage, active } = laid;
         usage.iter().for_each(|(file, _)| files.name(file));
+        // What left, or began to, is not written on.
+        let active = active.filter(|active| !files.has_marker(active.file));
         Self {
             files,
             options,
@@ -345,6 +347,7 @@ impl Store {
         let Changes { states, removed, fronts, moving } = changes;
         let changed = states.keys().chain(moving.keys()).chain(fronts.keys()).copied();
         let keys: BTreeSet<u64> = changed.chain(compaction.objects()).collect();
+        let away = self.files.away();
         let mut work = Vec::with_capacity(keys.len());
         for key in keys {
             let state = states.get(&key);
@@ -358,6 +361,8 @@ impl Store {
                 let stored = self.residents.extents(key);
                 let added: u64 = moved.into_iter().flatten().map(LogExtent::length).sum();
                 let kept = if added > 0 { extent::kept(stored, added) } else { stored.len() };
+                // What lies in an object store is not fetched to be merged.
+                let kept = stored.iter().rposition(|e| away.contains(&e.file)).map_or(kept, |last| kept.max(last + 1));
                 let (state, front) = (state.cloned().flatten(), fronts.get(&key).copied().unwrap_or_default());
                 let (relaid, absorbed) = (compaction.relaid(key, &stored[..kept]), stored[kept..].to_vec());
                 work.push(Work::Store { key, state, front, relaid, absorbed });

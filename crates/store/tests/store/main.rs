@@ -1,5 +1,7 @@
 //! The store against a naive model: in good times, through crashes and with failing disks.
 
+mod cold;
+mod cold_crash;
 mod compaction;
 mod crash;
 mod damage;
@@ -12,5 +14,6 @@ mod moved;
 mod pinned;
 mod restart;
 mod scrub;
+mod tier;
 mod with_log;
 mod world;

@@ -2,8 +2,10 @@
 //!
 //! Without keys the only protection is that nobody else can reach the listener. Three ways around it are closed here:
 //! a name that resolves to loopback but is somebody else's (the `Host` says so), a proxy that lets others in (it says
-//! so in `Forwarded`, `X-Forwarded-*` or `Via`), and a web page of another site in a browser of this machine (its
-//! browser says so in `Origin` or `Sec-Fetch-Site`); such a page neither reads nor writes, unless its origin is stated.
+//! so in `Forwarded`, `X-Forwarded-*`, `Via`, or one of the names that single products use), and a web page of another
+//! site in a browser of this machine (its browser says so in `Origin` or `Sec-Fetch-Site`); such a page neither reads nor
+//! writes, unless its origin is stated. A page that may use the streams may use nothing else: without a preflight it could
+//! make the first key, which nobody would ever see.
 //!
 //! Source: DESIGN decision 9.
 
@@ -11,8 +13,9 @@ use crate::cors::Pages;
 use crate::error::{Code, Error};
 use crate::front::{Arrival, Front};
 use crate::names;
+use crate::router::below_streams;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, Uri, header};
+use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use std::net::IpAddr;
 
 /// Judges a request's head. `open` says whether it is answered without a key.
@@ -30,20 +33,43 @@ pub(crate) fn check(head: &Parts, arrival: &Arrival, pages: &Pages, open: bool) 
     }
     direct(head)?;
     // What a preflight is told decides what the browser does next; the answer without leave is the refusal.
-    if *pages != Pages::None || head.method == Method::OPTIONS {
+    if head.method == Method::OPTIONS {
         return Ok(());
     }
-    Err(Error::new(
-        Code::Forbidden,
-        "a page of another site may not use a server in open mode; name its origin in the setting cors_origins, or use \
-         keys",
-    ))
+    match pages {
+        Pages::All => Ok(()),
+        Pages::Origin(origin) if streams_or_probe(head.uri.path()) || is_own(origin, head) => Ok(()),
+        Pages::Origin(_) => {
+            Err(Error::new(Code::Forbidden, "a page of another origin may use the streams, and nothing else here"))
+        }
+        Pages::None => Err(Error::new(
+            Code::Forbidden,
+            "a page of another site may not use a server in open mode; name its origin in the setting cors_origins, or \
+             use keys",
+        )),
+    }
+}
+
+fn streams_or_probe(path: &str) -> bool {
+    below_streams(path).is_some() || is_probe(path)
+}
+
+fn is_probe(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz")
+}
+
+/// Whether a page came from the very listener that it asks.
+fn is_own(origin: &HeaderValue, head: &Parts) -> bool {
+    let host = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let host = host.or_else(|| head.headers.get(header::HOST).map(HeaderValue::as_bytes));
+    let (_, page) = origin.to_str().ok().and_then(|origin| origin.split_once("://")).unwrap_or_default();
+    host.is_some_and(|host| host.eq_ignore_ascii_case(page.as_bytes()))
 }
 
 /// A listener without TLS that has a proxy in front answers that proxy alone: what others send it, their keys
 /// included, crosses the network in the clear.
 fn closed(head: &Parts, arrival: &Arrival) -> Result<(), Error> {
-    let probe = matches!(head.uri.path(), "/healthz" | "/readyz");
+    let probe = is_probe(head.uri.path());
     let front = &arrival.front;
     if probe || arrival.secure || front.proxies.is_empty() || front.is_proxy(arrival.peer.ip()) {
         return Ok(());
@@ -69,11 +95,21 @@ pub(crate) fn pages(head: &Parts, front: &Front, open: bool) -> Pages {
     if origins.all(may) { Pages::Origin(first.clone()) } else { Pages::None }
 }
 
+/// Headers that proxies and networks of distribution add besides the common ones. No browser and no client sends them.
+const PROXIES_OWN: [&str; 6] =
+    ["x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip", "cf-connecting-ip", "fastly-client-ip"];
+
+/// Whether a header says that the request was passed on.
+fn is_forwarding(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    *name == header::FORWARDED
+        || *name == header::VIA
+        || text.starts_with("x-forwarded-")
+        || PROXIES_OWN.contains(&text)
+}
+
 fn direct(head: &Parts) -> Result<(), Error> {
-    let forwarded = head
-        .headers
-        .keys()
-        .find(|name| **name == header::FORWARDED || **name == header::VIA || name.as_str().starts_with("x-forwarded-"));
+    let forwarded = head.headers.keys().find(|name| is_forwarding(name));
     if let Some(name) = forwarded {
         return Err(misdirected(format!("the request came through a proxy ({name})")));
     }
@@ -181,9 +217,8 @@ mod tests {
 
     #[test]
     fn whatever_a_proxy_forwarded_is_misdirected() {
-        for name in
-            ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "X-Forwarded-Proto", "x-forwarded-anything"]
-        {
+        let common = ["forwarded", "via", "x-forwarded-for", "X-Forwarded-Proto", "x-forwarded-anything"];
+        for name in common.into_iter().chain(PROXIES_OWN) {
             assert_eq!(judge("GET", &[("host", "localhost"), (name, "x")]), Err(Code::MisdirectedRequest), "{name}");
         }
     }
@@ -215,6 +250,28 @@ mod tests {
             assert_eq!(judge(method, &[("host", "localhost")]), Ok(()), "no browser");
         }
         assert_eq!(judge("OPTIONS", &[("host", "localhost"), ("origin", "https://example.com")]), Ok(()));
+    }
+
+    /// A page of another port, or of a stated origin, could otherwise make the first key blindly: a POST of text needs no
+    /// preflight, and a server with a key that nobody knows is closed to its owner.
+    #[test]
+    fn a_page_that_may_use_the_streams_may_use_nothing_else() {
+        let front = Front { origins: vec!["https://app.example.com".to_owned()], ..Front::default() };
+        let arrival = Arrival::new("127.0.0.1:1".parse().expect("an address"), false, std::sync::Arc::new(front));
+        let judge = |path: &str, origin: &str| {
+            let request = Request::builder().method("POST").uri(path);
+            let request = request.header("host", "localhost:4437").header("origin", origin);
+            let (head, ()) = request.body(()).expect("a request").into_parts();
+            check(&head, &arrival, &pages(&head, &arrival.front, true), true).map_err(|error| error.code())
+        };
+        for page in ["http://localhost:5173", "http://127.0.0.1:4437", "https://app.example.com"] {
+            assert_eq!(judge("/v1/stream/a", page), Ok(()), "{page}");
+            assert_eq!(judge("/healthz", page), Ok(()), "{page}");
+            for path in ["/v1/keys", "/v1/admin/backups", "/metrics", "/v1/streams", "/anything"] {
+                assert_eq!(judge(path, page), Err(Code::Forbidden), "{page} {path}");
+            }
+        }
+        assert_eq!(judge("/v1/keys", "http://localhost:4437"), Ok(()), "a page of this very listener");
     }
 
     #[test]

@@ -5,6 +5,9 @@ use crate::arguments::ServeArguments;
 use crate::output;
 use crate::serve::{self, Planned};
 use anyhow::{Context as _, Result};
+use highwater_base::Clock as _;
+use highwater_disk::SystemClock;
+use highwater_http::Tls;
 use serde::Serialize;
 
 /// What was found.
@@ -22,6 +25,18 @@ struct FoundListener {
     streams: bool,
     admin: bool,
     keys_required: bool,
+    certificate: Option<FoundCertificate>,
+}
+
+#[derive(Serialize)]
+struct FoundCertificate {
+    file: String,
+    /// Absent, like the times, if they cannot be read from it.
+    state: Option<&'static str>,
+    from_ms: Option<u64>,
+    until_ms: Option<u64>,
+    #[serde(skip)]
+    until: Option<String>,
 }
 
 /// Checks the settings and prints what would be served.
@@ -43,7 +58,34 @@ pub fn run(arguments: &ServeArguments, json: bool) -> Result<()> {
         data_exists,
         listeners: planned.iter().map(found_listener).collect(),
     };
+    warn(&found);
     if json { output::json(&found) } else { print(&found) }
+}
+
+/// The server starts with a certificate that its clients refuse, because they are all who would tell.
+fn warn(found: &Found) {
+    for FoundCertificate { file, state, until, .. } in found.listeners.iter().filter_map(|l| l.certificate.as_ref()) {
+        let until = until.as_deref().unwrap_or_default();
+        match *state {
+            Some("expired") => {
+                eprintln!("highwater: the certificate in {file} has expired ({until}): clients refuse it")
+            }
+            Some("not_yet") => eprintln!("highwater: the certificate in {file} is not in force yet: clients refuse it"),
+            Some("ends_soon") => eprintln!("highwater: the certificate in {file} ends soon, at {until}: renew it"),
+            _ => {}
+        }
+    }
+}
+
+fn found_certificate(tls: &Tls) -> FoundCertificate {
+    let (validity, now) = (tls.validity(), SystemClock::new().wall());
+    FoundCertificate {
+        file: tls.certificate().display().to_string(),
+        state: validity.map(|validity| validity.at(now).name()),
+        from_ms: validity.map(|validity| validity.from.0),
+        until_ms: validity.map(|validity| validity.until.0),
+        until: validity.map(|validity| validity.end()),
+    }
 }
 
 fn found_listener(planned: &Planned) -> FoundListener {
@@ -53,6 +95,7 @@ fn found_listener(planned: &Planned) -> FoundListener {
         streams: planned.settings.services.streams,
         admin: planned.settings.services.admin,
         keys_required: !planned.is_open(),
+        certificate: planned.tls.as_ref().map(found_certificate),
     }
 }
 
@@ -66,6 +109,9 @@ fn print(found: &Found) -> Result<()> {
         let keys =
             if listener.keys_required { "with keys only" } else { "for this machine, open while there are no keys" };
         rows.push(("listener", format!("{scheme}://{}  {}  {keys}", listener.address, services.join(", "))));
+        if let Some(FoundCertificate { file, until: Some(until), .. }) = &listener.certificate {
+            rows.push(("certificate", format!("{file}, until {until}")));
+        }
     }
     output::table(&rows)
 }

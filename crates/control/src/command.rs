@@ -56,6 +56,16 @@ pub enum Operation {
         /// The new limits.
         limits: PlanChanges,
     },
+    /// Removes an account that has neither buckets nor keys that are not revoked.
+    DeleteAccount {
+        /// Which.
+        name: String,
+    },
+    /// Removes a plan that no account has.
+    DeletePlan {
+        /// Which.
+        name: String,
+    },
 }
 
 /// A new key.
@@ -167,6 +177,8 @@ const CREATE_ACCOUNT: u8 = 4;
 const PATCH_ACCOUNT: u8 = 5;
 const CREATE_PLAN: u8 = 6;
 const PATCH_PLAN: u8 = 7;
+const DELETE_ACCOUNT: u8 = 8;
+const DELETE_PLAN: u8 = 9;
 
 impl Command {
     /// The command's bytes, as the log keeps them.
@@ -207,6 +219,12 @@ impl Command {
                 put_changes(w.u8(CREATE_PLAN).u64(*number).bytes(name.as_bytes()), limits);
             }
             Operation::PatchPlan { name, limits } => put_changes(w.u8(PATCH_PLAN).bytes(name.as_bytes()), limits),
+            Operation::DeleteAccount { name } => {
+                w.u8(DELETE_ACCOUNT).bytes(name.as_bytes());
+            }
+            Operation::DeletePlan { name } => {
+                w.u8(DELETE_PLAN).bytes(name.as_bytes());
+            }
         }
         w.into_vec()
     }
@@ -249,6 +267,8 @@ impl Command {
             }),
             CREATE_PLAN => Operation::CreatePlan { number: r.u64()?, name: r.string()?, limits: take_changes(&mut r)? },
             PATCH_PLAN => Operation::PatchPlan { name: r.string()?, limits: take_changes(&mut r)? },
+            DELETE_ACCOUNT => Operation::DeleteAccount { name: r.string()? },
+            DELETE_PLAN => Operation::DeletePlan { name: r.string()? },
             _ => return Err(DecodeError::Invalid("operation")),
         };
         r.finish()?;

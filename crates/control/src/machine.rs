@@ -16,6 +16,9 @@ use highwater_base::{Digest, Millis};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Names of what needs something that a refusal lists.
+const NAMES_SHOWN: usize = 8;
+
 /// What became of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
@@ -92,11 +95,13 @@ impl Machine {
         let result = match &command.operation {
             Operation::CreateKey(create) => self.create_key(create, command.at),
             Operation::RevokeKey { id, last } => self.revoke_key(*id, *last, command.at),
-            Operation::ExpireKey { id, expires } => self.expire_key(*id, *expires),
+            Operation::ExpireKey { id, expires } => self.expire_key(*id, *expires, command.at),
             Operation::CreateAccount(create) => self.create_account(create, command.at),
             Operation::PatchAccount(patch) => self.patch_account(patch, command.at),
             Operation::CreatePlan { number, name, limits } => self.create_plan(*number, name, limits, command.at),
             Operation::PatchPlan { name, limits } => self.patch_plan(name, limits),
+            Operation::DeleteAccount { name } => self.delete_account(name),
+            Operation::DeletePlan { name } => self.delete_plan(name),
         };
         Applied { result, changed: self.moves != before }
     }
@@ -116,6 +121,10 @@ impl Machine {
             } else {
                 Err(Refusal::RequestReused)
             };
+        }
+        // The first key with an end that is over would close the server to everybody.
+        if create.expires.is_some_and(|end| end <= at) {
+            return Err(Refusal::Invalid("a new key's end lies ahead; times are milliseconds since 1970"));
         }
         if !create.scopes.contains(Scope::Admin) && !self.administered(at, None) {
             return Err(Refusal::AdminKeyFirst);
@@ -171,13 +180,18 @@ impl Machine {
         Ok(Outcome::Key(self.put_key(key)))
     }
 
-    fn expire_key(&mut self, id: KeyId, expires: Option<Millis>) -> Result<Outcome, Refusal> {
+    fn expire_key(&mut self, id: KeyId, expires: Option<Millis>, at: Millis) -> Result<Outcome, Refusal> {
         let key = self.view.key(id).ok_or(Refusal::KeyNotFound)?;
         if key.revoked.is_some() {
             return Err(Refusal::KeyRevoked);
         }
         if key.expires == expires {
             return Ok(Outcome::Key(Arc::clone(key)));
+        }
+        // An end that is over is a revocation by another name.
+        let ends = expires.is_some_and(|end| end <= at);
+        if ends && key.scopes.contains(Scope::Admin) && !self.administered(at, Some(id)) {
+            return Err(Refusal::AdminKeyLast);
         }
         let key = Key { expires, ..key.as_ref().clone() };
         Ok(Outcome::Key(self.put_key(key)))
@@ -230,6 +244,43 @@ impl Machine {
             return Ok(Outcome::Account { account: Arc::clone(before), created: false });
         }
         Ok(Outcome::Account { account: self.put_account(account), created: false })
+    }
+
+    /// Buckets are taken off an account first: whoever removes it sees which streams will count for nobody.
+    fn delete_account(&mut self, name: &str) -> Result<Outcome, Refusal> {
+        let account = self.view.account(name).ok_or_else(|| Refusal::AccountNotFound(name.to_owned()))?;
+        let what = || format!("the account {name}");
+        if !account.buckets.is_empty() {
+            let by = format!("it has the buckets {}; give it none first", some(&account.buckets));
+            return Err(Refusal::InUse { what: what(), by });
+        }
+        let of_account = |key: &&Arc<Key>| key.revoked.is_none() && key.account.as_deref() == Some(name);
+        let keys: Vec<String> = self.view.keys().filter(of_account).map(|key| key.id.to_string()).collect();
+        if !keys.is_empty() {
+            let by = format!("the keys {} are its own; revoke them first", some(&keys));
+            return Err(Refusal::InUse { what: what(), by });
+        }
+        let account = Arc::clone(account);
+        self.moves += 1;
+        self.objects.remove(&account.object);
+        self.changed.insert(account.object, None);
+        Arc::make_mut(&mut self.view).accounts.remove(name);
+        Ok(Outcome::AccountDeleted(account))
+    }
+
+    fn delete_plan(&mut self, name: &str) -> Result<Outcome, Refusal> {
+        let plan = Arc::clone(self.find_plan(name)?);
+        let on_plan = self.view.accounts().filter(|account| account.plan == name);
+        let accounts: Vec<String> = on_plan.map(|account| account.name.clone()).collect();
+        if !accounts.is_empty() {
+            let by = format!("the accounts {} have it; give them another first", some(&accounts));
+            return Err(Refusal::InUse { what: format!("the plan {name}"), by });
+        }
+        self.moves += 1;
+        self.objects.remove(&plan.object);
+        self.changed.insert(plan.object, None);
+        Arc::make_mut(&mut self.view).plans.remove(name);
+        Ok(Outcome::PlanDeleted(plan))
     }
 
     fn create_plan(&mut self, number: u64, name: &str, limits: &PlanChanges, at: Millis) -> Result<Outcome, Refusal> {
@@ -350,6 +401,11 @@ fn check_key(create: &CreateKey) -> Result<(), Refusal> {
             "a key with the scope admin is bounded by no prefix and no account: it could make itself another",
         );
     }
+    if create.scopes.contains(Scope::Metrics) && (!create.prefixes.is_empty() || create.account.is_some()) {
+        return refuse(
+            "a key with the scope metrics is bounded by no prefix and no account: the status tells of every stream's damage",
+        );
+    }
     if create.prefixes.len() > PREFIXES_MAX || !create.prefixes.iter().all(|prefix| is_prefix(prefix)) {
         return refuse("prefixes are at most 64 clean paths, without a slash in front or behind");
     }
@@ -374,6 +430,15 @@ fn check_buckets(buckets: &[String]) -> Result<Vec<String>, Refusal> {
         return Err(Refusal::Invalid("buckets are at most 256 first segments of paths"));
     }
     Ok(buckets.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect())
+}
+
+/// The first few of some names, and how many more there are.
+fn some(names: &[String]) -> String {
+    let shown = names.iter().take(NAMES_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().checked_sub(NAMES_SHOWN) {
+        None | Some(0) => shown,
+        Some(more) => format!("{shown} and {more} more"),
+    }
 }
 
 fn changed(limits: PlanLimits, changes: &PlanChanges) -> PlanLimits {

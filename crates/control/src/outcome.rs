@@ -25,6 +25,10 @@ pub enum Outcome {
         /// Whether this made it.
         created: bool,
     },
+    /// An account as it was before it was removed.
+    AccountDeleted(Arc<Account>),
+    /// A plan as it was before it was removed.
+    PlanDeleted(Arc<Plan>),
 }
 
 /// Why nothing was changed.
@@ -55,6 +59,14 @@ pub enum Refusal {
         bucket: String,
         /// Whose it is.
         account: String,
+    },
+    /// Something still needs what was to be removed.
+    #[error("{what} is still used: {by}")]
+    InUse {
+        /// What was to be removed.
+        what: String,
+        /// What needs it, and what to do about that.
+        by: String,
     },
     /// The request's id made a key with other settings.
     #[error("the request's id made a key with other settings before")]

@@ -1,15 +1,18 @@
 //! Health, readiness, metrics and status.
 
 use crate::error::{Code, Error};
-use crate::metrics::{self, line, number};
+use crate::metrics::{self, header_lines, line, number};
 use crate::router::App;
 use crate::service::Service;
+use crate::tls::Tls;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use highwater_base::Millis;
 use highwater_node::{GroupState, Status};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// `/healthz`: the process answers.
 pub(crate) async fn health() -> Response {
@@ -60,11 +63,44 @@ fn why_not(status: &Status) -> String {
 
 /// `/v1/admin/status`: the node, its groups and its log, as JSON.
 pub(crate) async fn status<S: Service>(State(app): State<App<S>>) -> Result<Response, Error> {
+    let now = app.service.wall();
     let status = json!({
         "node": ask(&app).await?,
-        "http": { "mode": if app.guard.view()?.is_keyed() { "keyed" } else { "open" }, "request_bytes_max": app.options.request_bytes_max },
+        "http": {
+            "mode": if app.guard.view()?.is_keyed() { "keyed" } else { "open" },
+            "request_bytes_max": app.options.request_bytes_max,
+            "certificates": app.certificates.iter().map(|tls| certificate(tls, now)).collect::<Vec<_>>(),
+        },
     });
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(status)).into_response())
+}
+
+/// A certificate in use, for the status.
+fn certificate(tls: &Tls, now: Millis) -> Value {
+    let validity = tls.validity();
+    json!({
+        "file": tls.certificate().display().to_string(),
+        "state": validity.map(|validity| validity.at(now).name()),
+        "from_ms": validity.map(|validity| validity.from.0),
+        "until_ms": validity.map(|validity| validity.until.0),
+    })
+}
+
+/// The ends of the certificates in use; two listeners may share a file.
+fn render_certificates(certificates: &[Tls], out: &mut String) {
+    let mut ends = BTreeMap::new();
+    for tls in certificates {
+        let Some(validity) = tls.validity() else { continue };
+        let file = tls.certificate().display().to_string();
+        ends.insert(file.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"), validity.until.0 / 1_000);
+    }
+    if !ends.is_empty() {
+        let help = "When the certificate in use ends, since the Unix epoch.";
+        header_lines(out, "highwater_tls_certificate_expires_seconds", "gauge", help);
+    }
+    for (file, end) in ends {
+        line(out, &format!("highwater_tls_certificate_expires_seconds{{file=\"{file}\"}} {end}"));
+    }
 }
 
 /// `/metrics`: OpenMetrics text.
@@ -76,6 +112,7 @@ pub(crate) async fn metrics<S: Service>(State(app): State<App<S>>) -> Result<Res
     for (name, kind, help, value) in numbers(&status) {
         number(&mut out, name, kind, help, value);
     }
+    render_certificates(&app.certificates, &mut out);
     crate::storage::render(&status, &mut out);
     line(&mut out, "# EOF");
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -61,7 +61,7 @@ pub(crate) async fn append<S: Service>(
     {
         return answer::write(earlier, head);
     }
-    let whole = body::read(body, &app.service, &app.options).await?;
+    let whole = body::read(body, app, head).await?;
     let digest = asked.producer.as_ref().and_then(|key| key.digest);
     let digest_matches = body::digest_matches(&whole.bytes, digest).await;
     let is_json = asked.content_type.as_deref().is_some_and(is_json);

@@ -1,11 +1,14 @@
 //! Bodies of requests: bounded in size, in time, and in what all of them hold together.
 
+use crate::auth;
 use crate::error::{Code, Error};
 use crate::names;
 use crate::options::HttpOptions;
+use crate::router::App;
 use crate::service::Service;
 use axum::body::Body;
 use axum::http::header;
+use axum::http::request::Parts;
 use bytes::{Bytes, BytesMut};
 use highwater_base::Digest;
 use http_body_util::BodyExt;
@@ -100,12 +103,19 @@ pub(crate) struct Whole<A> {
     pub _more: Vec<A>,
 }
 
-/// Reads a body whole.
+/// Reads the body of a request whole, and judges the request again when the last byte is there.
 ///
 /// # Errors
 /// The node's pressures, before anything is read, or when a body of unknown length outgrows what is left;
-/// `REQUEST_TOO_LARGE`; `BODY_TOO_SLOW`; `BODY_UNREADABLE` if it breaks off. Nothing of it is proposed.
-pub(crate) async fn read<S: Service>(
+/// `REQUEST_TOO_LARGE`; `BODY_TOO_SLOW`; `BODY_UNREADABLE` if it breaks off; why the request is refused by now. Nothing of
+/// it is proposed.
+pub(crate) async fn read<S: Service>(body: Body, app: &App<S>, head: &Parts) -> Result<Whole<S::Admission>, Error> {
+    let whole = read_whole(body, &app.service, &app.options).await?;
+    auth::still(app, head)?;
+    Ok(whole)
+}
+
+async fn read_whole<S: Service>(
     mut body: Body,
     service: &S,
     options: &HttpOptions,

@@ -37,7 +37,7 @@ pub(crate) async fn create<S: Service>(
     offered(headers)?;
     let expiry = expiry::parse(headers)?;
     app.service.route(&path)?;
-    let whole = body::read(body, &app.service, &app.options).await?;
+    let whole = body::read(body, app, head).await?;
     let body = if is_json(&content_type) { messages(whole.bytes).await? } else { whole.bytes };
     let operation = Operation::Create(Create {
         content_type,

@@ -14,7 +14,8 @@ use highwater_stream::Expiry;
 /// The longest window, in seconds: what every JSON reader keeps exact, and no clock of milliseconds overflows on.
 const TTL_S_MAX: u64 = PRODUCER_NUMBER_MAX;
 
-const DAY_S: i64 = 86_400;
+/// Seconds of a day.
+pub(crate) const DAY_S: i64 = 86_400;
 
 /// What a request says.
 ///
@@ -118,7 +119,7 @@ fn days_of(year: i64, month: i64) -> i64 {
 
 /// Days from 1970-01-01 to a date of the Gregorian calendar. Years are counted from March, so that the day that some
 /// of them have more is the last of theirs.
-fn days(year: i64, month: i64, day: i64) -> i64 {
+pub(crate) fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     // Five months from March on have 153 days together, as have the next five.
@@ -129,7 +130,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 const EPOCH_DAYS: i64 = 719_468;
 
 /// As a clock in UTC shows it, to the millisecond.
-fn render(at: Millis) -> String {
+pub(crate) fn render(at: Millis) -> String {
     let milliseconds = i64::try_from(at.0).unwrap_or(i64::MAX);
     let (seconds, milliseconds) = (milliseconds / 1_000, milliseconds % 1_000);
     let (day, second) = (seconds / DAY_S, seconds % DAY_S);

@@ -83,4 +83,4 @@ pub use options::HttpOptions;
 pub use router::router;
 pub use server::{Listener, ServeError, Server, serve};
 pub use service::Service;
-pub use tls::{Reloaded, Tls, TlsError};
+pub use tls::{Reloaded, Standing, Tls, TlsError, Validity};

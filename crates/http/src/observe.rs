@@ -10,6 +10,15 @@ use axum::response::Response;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+/// What every key begins with.
+const KEY_MARK: &str = "hw_";
+
+/// A path, as the log shows it: without what stands where an id belongs and may be a whole key.
+fn told(path: &str) -> &str {
+    let key = path.strip_prefix("/v1/keys/").is_some_and(|rest| rest.contains(KEY_MARK));
+    if key { "/v1/keys/hw_..." } else { path }
+}
+
 /// A request that is being answered.
 pub(crate) struct Observed {
     begun: Instant,
@@ -49,12 +58,27 @@ impl Observed {
             event,
             client = %self.client,
             method = %self.method,
-            path = self.uri.path(),
+            path = told(self.uri.path()),
             status = response.status().as_u16(),
             code,
             ms = took.as_secs_f64() * 1e3,
             untold,
             "a request was answered"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_in_a_path_does_not_reach_the_log() {
+        for path in ["/v1/keys/hw_zd3abwxj9peg_ymdj90y9tdxkfj6f37prq", "/v1/keys/xhw_zd3abwxj9peg_ymdj"] {
+            assert_eq!(told(path), "/v1/keys/hw_...", "{path}");
+        }
+        for path in ["/v1/keys/zd3abwxj9peg", "/v1/keys", "/v1/stream/hw_a"] {
+            assert_eq!(told(path), path);
+        }
     }
 }

@@ -12,6 +12,7 @@ use crate::observe::Observed;
 use crate::options::HttpOptions;
 use crate::path::{self, Part, Target};
 use crate::service::Service;
+use crate::tls::Tls;
 use crate::traffic::Traffic;
 use crate::{
     access, admin, append, backup, cors, create, delete, drain, head, immutable, manage, read, retention, snapshot,
@@ -44,6 +45,8 @@ pub(crate) struct App<S> {
     pub traffic: Arc<Traffic>,
     /// Who asks, and what they may do.
     pub guard: Arc<Guard>,
+    /// The certificates of the listeners.
+    pub certificates: Vec<Tls>,
 }
 
 impl<S: Service> App<S> {
@@ -58,6 +61,7 @@ impl<S: Service> App<S> {
             closing: Closing::default(),
             traffic: Arc::default(),
             guard,
+            certificates: Vec::new(),
         }
     }
 
@@ -207,26 +211,27 @@ pub(crate) fn below_streams(path: &str) -> Option<&str> {
 
 /// Streams have paths of any depth in any spelling, so they are told apart here rather than by the router.
 async fn fallback<S: Service>(State(app): State<App<S>>, request: Request) -> Response {
-    let (head, body) = request.into_parts();
-    let Some(encoded) = below_streams(head.uri.path()) else {
+    let (mut head, body) = request.into_parts();
+    if below_streams(head.uri.path()).is_none() {
         return Error::new(Code::NotFound, "no route serves this path; streams live below /v1/stream/").into_response();
-    };
+    }
     // Everything that needs no body drops it before its answer is made, so that what is left of it can follow.
-    let answer = stream(&app, encoded, &head, body).await;
+    let answer = stream(&app, &mut head, body).await;
     answer.unwrap_or_else(|error| error.towards(&head.uri).into_response())
 }
 
-async fn stream<S: Service>(app: &App<S>, encoded: &str, head: &Parts, body: Body) -> Result<Response, Error> {
+async fn stream<S: Service>(app: &App<S>, head: &mut Parts, body: Body) -> Result<Response, Error> {
     if head.method == Method::OPTIONS {
         return Ok(cors::preflight());
     }
     body::check_length(&body, &app.options)?;
-    let target = path::parse(encoded)?;
+    let target = path::parse(below_streams(head.uri.path()).unwrap_or_default())?;
     let unjudged = || Error::new(Code::Internal, "the request was not judged");
     let authority = head.extensions.get::<Authority>().ok_or_else(unjudged)?;
-    authority.permit(auth::scopes(&target, &head.method), target.stream())?;
+    let authority = authority.permit(auth::scopes(&target, &head.method), target.stream())?;
+    head.extensions.insert(authority.clone());
     auth::check_quota(app, &authority.view, target.stream(), &head.method, &body)?;
-    let mut response = serve(app, target, authority, head, body).await?;
+    let mut response = serve(app, target, &authority, head, body).await?;
     if !authority.is_open() {
         auth::make_private(response.headers_mut());
     }

@@ -7,9 +7,10 @@ use crate::network::Network;
 use crate::options::HttpOptions;
 use crate::router::App;
 use crate::service::Service;
-use crate::tls::{Reloaded, Tls};
+use crate::tls::{Reloaded, Standing, Tls};
 use crate::traffic::{self, Traffic};
 use axum::Router;
+use highwater_base::Millis;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::future::Future;
 use std::io;
@@ -85,9 +86,16 @@ impl<S: Service> Server<S> {
     /// # Errors
     /// `NotLoopback` and `Unprotected` before anything is accepted; `Listener` if an address cannot be told.
     pub async fn serve(self, listeners: Vec<Listener>, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let App { options, closing, traffic, .. } = &self.app;
-        let gate = Gate::new((**options).clone(), closing.clone(), traffic.clone());
-        listen(Arc::new(gate), listeners, self.app.routes(), shutdown).await
+        let Self { mut app } = self;
+        let gate = Arc::new(Gate::new((*app.options).clone(), app.closing.clone(), app.traffic.clone()));
+        app.certificates = listeners.iter().filter_map(|listener| listener.tls.clone()).collect();
+        let mut watching = JoinSet::new();
+        for tls in &app.certificates {
+            watching.spawn(watch(tls.clone(), app.service.clone(), gate.clone()));
+        }
+        let served = listen(gate, listeners, app.routes(), shutdown).await;
+        watching.shutdown().await;
+        served
     }
 }
 
@@ -120,16 +128,11 @@ async fn listen(
     }
     let graceful = Arc::new(GracefulShutdown::new());
     let mut accepting = JoinSet::new();
-    let mut watching = JoinSet::new();
     for listener in listeners {
-        if let Some(tls) = listener.tls.clone() {
-            watching.spawn(watch(tls, gate.clone()));
-        }
         accepting.spawn(accept(gate.clone(), listener, router.clone(), graceful.clone()));
     }
     shutdown.await;
     gate.closing.begin();
-    watching.shutdown().await;
     let mut connections = accepting.join_all().await;
     let end = Duration::from_millis(gate.options.shutdown_ms_max);
     // Whoever accepted held the only others.
@@ -197,13 +200,24 @@ fn refuse(traffic: &Traffic, peer: SocketAddr) {
     }
 }
 
-/// Looks for new certificates for as long as it runs.
-async fn watch(tls: Tls, gate: Arc<Gate>) {
+/// Milliseconds between two lines about a certificate that needs to be renewed.
+const STANDING_TOLD_MS: u64 = 86_400_000;
+
+/// Looks for new certificates for as long as it runs, and tells of one whose end comes near.
+async fn watch<S: Service>(tls: Tls, service: S, gate: Arc<Gate>) {
+    let mut told = None;
     loop {
+        let now = service.wall();
+        let standing = tls.validity().map(|validity| validity.at(now));
+        let due = |(said, at): (Option<Standing>, Millis)| said != standing || now.since(at) >= STANDING_TOLD_MS;
+        if told.is_none_or(due) {
+            told = Some((standing, now));
+            tls.tell_standing(now);
+        }
         tokio::time::sleep(Duration::from_millis(gate.options.tls_watch_ms)).await;
-        let again = tls.clone();
+        let (again, now) = (tls.clone(), service.wall());
         // Reading files may block; a thread that panicked changed nothing.
-        let Ok(reloaded) = tokio::task::spawn_blocking(move || again.reload()).await else { continue };
+        let Ok(reloaded) = tokio::task::spawn_blocking(move || again.reload(now)).await else { continue };
         match &reloaded {
             Reloaded::Changed => traffic::count(&gate.traffic.certificates_taken),
             Reloaded::Refused(_) => traffic::count(&gate.traffic.certificates_refused),

@@ -14,12 +14,12 @@ pub fn run(command: AccountCommand) -> Result<()> {
             let body = json!({ "name": name, "plan": plan, "buckets": bucket });
             tell(&Server::new(&target)?.change(Verb::Post, "/v1/accounts", &body)?, target.json)
         }
-        AccountCommand::Set { name, plan, bucket, revoked, active, target } => {
+        AccountCommand::Set { name, plan, bucket, no_buckets, revoked, active, target } => {
             let mut body = json!({});
             if let Some(plan) = plan {
                 body["plan"] = plan.into();
             }
-            if !bucket.is_empty() {
+            if !bucket.is_empty() || no_buckets {
                 body["buckets"] = bucket.into();
             }
             if revoked || active {
@@ -27,6 +27,15 @@ pub fn run(command: AccountCommand) -> Result<()> {
             }
             let path = format!("/v1/accounts/{}", segment(&name));
             tell(&Server::new(&target)?.change(Verb::Patch, &path, &body)?, target.json)
+        }
+        AccountCommand::Delete { name, target } => {
+            let path = format!("/v1/accounts/{}", segment(&name));
+            let account = Server::new(&target)?.ask(Verb::Delete, &path, None, None)?;
+            if target.json {
+                return output::json(&account);
+            }
+            println!("the account {} is deleted", text(&account["name"]));
+            Ok(())
         }
         AccountCommand::List { target } => {
             let answer = Server::new(&target)?.get("/v1/accounts")?;

@@ -111,12 +111,23 @@ pub enum AccountCommand {
         /// Its buckets, in place of those it has; may be given several times
         #[arg(long)]
         bucket: Vec<String>,
+        /// No buckets any more: their streams stay, and count for nobody
+        #[arg(long, conflicts_with = "bucket")]
+        no_buckets: bool,
         /// Refuse its keys
         #[arg(long, conflicts_with = "active")]
         revoked: bool,
         /// Take its keys again
         #[arg(long)]
         active: bool,
+        /// Which server.
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Delete an account that has neither buckets nor keys in force
+    Delete {
+        /// Its name
+        name: String,
         /// Which server.
         #[command(flatten)]
         target: Target,
@@ -167,6 +178,14 @@ pub enum PlanCommand {
         /// The new limits; `none` takes one away.
         #[command(flatten)]
         limits: Limits,
+        /// Which server.
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Delete a plan that no account has
+    Delete {
+        /// Its name
+        name: String,
         /// Which server.
         #[command(flatten)]
         target: Target,

@@ -28,7 +28,7 @@ pub fn run(command: KeyCommand) -> Result<()> {
         KeyCommand::Revoke { id, last, target } => {
             let query = if last { "?last=true" } else { "" };
             let server = Server::new(&target)?;
-            let key = server.ask(Verb::Delete, &format!("/v1/keys/{}{query}", segment(&id)), None, None)?;
+            let key = server.ask(Verb::Delete, &format!("/v1/keys/{}{query}", segment(id_of(&id))), None, None)?;
             tell(&key, "is revoked", target.json)
         }
         KeyCommand::Expire { id, expires_in, never, target } => {
@@ -36,11 +36,16 @@ pub fn run(command: KeyCommand) -> Result<()> {
                 Some(text) if !never => json!({ "expires_in_s": seconds(&text)? }),
                 _ => json!({ "expires_ms": null }),
             };
-            let path = format!("/v1/keys/{}", segment(&id));
+            let path = format!("/v1/keys/{}", segment(id_of(&id)));
             let key = Server::new(&target)?.change(Verb::Patch, &path, &body)?;
             tell(&key, if never { "does not expire" } else { "has a new end" }, target.json)
         }
     }
+}
+
+/// The id of a key, also of one that is given whole: its secret goes into no URL, and so into no log and no message.
+fn id_of(text: &str) -> &str {
+    text.strip_prefix("hw_").map_or(text, |rest| rest.split('_').next().unwrap_or(rest))
 }
 
 /// A key to be made.
@@ -175,6 +180,14 @@ fn seconds(text: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_is_given_whole_is_named_by_its_id_alone() {
+        let id = "zd3abwxj9peg";
+        for text in [id.to_owned(), format!("hw_{id}"), format!("hw_{id}_ymdj90y9tdxkfj6f37prqhjn")] {
+            assert_eq!(id_of(&text), id, "{text}");
+        }
+    }
 
     #[test]
     fn lengths_of_time_are_a_number_and_a_unit() {

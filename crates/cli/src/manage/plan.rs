@@ -22,6 +22,15 @@ pub fn run(command: PlanCommand) -> Result<()> {
             let path = format!("/v1/plans/{}", segment(&name));
             tell(&Server::new(&target)?.change(Verb::Patch, &path, &limits.body()?)?, target.json)
         }
+        PlanCommand::Delete { name, target } => {
+            let path = format!("/v1/plans/{}", segment(&name));
+            let plan = Server::new(&target)?.ask(Verb::Delete, &path, None, None)?;
+            if target.json {
+                return output::json(&plan);
+            }
+            println!("the plan {} is deleted", text(&plan["name"]));
+            Ok(())
+        }
         PlanCommand::List { target } => {
             let answer = Server::new(&target)?.get("/v1/plans")?;
             if target.json {

@@ -25,7 +25,10 @@ pub fn run(arguments: &ServeArguments) -> Result<()> {
     }
     log::start(&settings)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    runtime.block_on(serve(&settings))
+    let served = runtime.block_on(serve(&settings));
+    // Whatever still blocks, such as a look at a certificate on a mount that hangs, is left where it is.
+    runtime.shutdown_timeout(LEFTOVERS_WITHIN);
+    served
 }
 
 /// The settings of a command line.
@@ -127,6 +130,9 @@ async fn keys_configured(handle: &Handle) -> bool {
     }
 }
 
+/// How long work that nobody waits for may take when the server has ended.
+const LEFTOVERS_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// How long a node that serves may take until it knows its keys.
 const KEYS_KNOWN_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -167,9 +173,9 @@ async fn until_ended(handle: &Handle, certificates: &[Tls]) -> Result<Option<Str
             () = &mut watch => {}
             _ = hang_up.recv() => {
                 for tls in certificates {
-                    let tls = tls.clone();
-                    // A thread that panicked changed nothing.
-                    drop(tokio::task::spawn_blocking(move || tls.tell(&tls.reload_now())).await);
+                    let (tls, now) = (tls.clone(), handle.wall());
+                    // Not waited for: reading may take as long as the file's disk likes, and other signals come meanwhile.
+                    drop(tokio::task::spawn_blocking(move || tls.tell(&tls.reload_now(now))));
                 }
             }
         }

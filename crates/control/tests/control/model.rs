@@ -69,6 +69,9 @@ impl Model {
                 if new.scopes.is_empty() || admin && bounded || !new.account.as_ref().is_none_or(known) {
                     return false;
                 }
+                if new.scopes.contains(Scope::Metrics) && bounded || new.expires.is_some_and(|end| end.0 <= at) {
+                    return false;
+                }
                 if !admin && !self.administered(at, None) {
                     return false;
                 }
@@ -95,6 +98,13 @@ impl Model {
                 true
             }
             Operation::ExpireKey { id, expires } => {
+                let known = self.keys.iter().find(|key| key.id == id.get() && !key.revoked);
+                let ends = expires.is_some_and(|end| end.0 <= at)
+                    && known.is_some_and(|key| key.expires != expires.map(|end| end.0));
+                let admin = known.is_some_and(|key| key.scopes.contains(Scope::Admin));
+                if ends && admin && !self.administered(at, Some(id.get())) {
+                    return false;
+                }
                 let key = self.keys.iter_mut().find(|key| key.id == id.get() && !key.revoked);
                 key.map(|key| key.expires = expires.map(|at| at.0)).is_some()
             }
@@ -136,6 +146,22 @@ impl Model {
                 true
             }
             Operation::PatchPlan { name, .. } => self.plans.contains(name),
+            Operation::DeleteAccount { name } => {
+                let used = self.keys.iter().any(|key| !key.revoked && key.account.as_ref() == Some(name));
+                let place = self.accounts.iter().position(|account| account.name == *name);
+                let Some(place) = place.filter(|place| !used && self.accounts[*place].buckets.is_empty()) else {
+                    return false;
+                };
+                self.accounts.remove(place);
+                true
+            }
+            Operation::DeletePlan { name } => {
+                let place = self.plans.iter().position(|plan| plan == name);
+                // Every account of these commands has the one plan that there is.
+                let Some(place) = place.filter(|_| self.accounts.is_empty()) else { return false };
+                self.plans.remove(place);
+                true
+            }
         }
     }
 
@@ -194,6 +220,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         ),
         1 => Just(Operation::CreatePlan { number: 1, name: "p".to_owned(), limits: PlanChanges::default() }),
         1 => name().prop_map(|name| Operation::PatchPlan { name, limits: PlanChanges::default() }),
+        1 => name().prop_map(|name| Operation::DeleteAccount { name }),
+        1 => Just(Operation::DeletePlan { name: "p".to_owned() }),
     ]
 }
 

@@ -19,6 +19,8 @@ use crate::error::{Code, Error};
 use crate::front::Arrival;
 use crate::names;
 use crate::path::{Part, Target};
+use crate::router::App;
+use crate::service::Service;
 use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -52,6 +54,17 @@ pub(crate) struct Authority {
     pub view: Arc<View>,
     /// Its key; absent in open mode.
     key: Option<Arc<Key>>,
+    /// What the key was permitted to do with a stream.
+    permitted: Option<Permitted>,
+}
+
+/// What was permitted, so that it can be judged once more.
+#[derive(Debug, Clone)]
+struct Permitted {
+    /// Any of these was enough.
+    scopes: &'static [Scope],
+    /// The stream's path.
+    path: Arc<str>,
 }
 
 impl Guard {
@@ -80,7 +93,7 @@ impl Guard {
         open: bool,
     ) -> Result<Authority, Error> {
         if open && !view.is_keyed() {
-            return Ok(Authority { view, key: None });
+            return Ok(Authority { view, key: None, permitted: None });
         }
         let mut presented = headers.get_all(header::AUTHORIZATION).iter();
         let Some(value) = presented.next() else {
@@ -89,7 +102,7 @@ impl Guard {
         };
         let credential = if presented.next().is_some() { None } else { value.to_str().ok().and_then(bearer) };
         let key = credential.ok_or(Denied::Invalid).and_then(|credential| view.authenticate(&credential, at));
-        key.map(|key| Authority { view, key: Some(key) }).map_err(denied)
+        key.map(|key| Authority { view, key: Some(key), permitted: None }).map_err(denied)
     }
 
     /// Takes a request of an account's key off what its plan allows; the body of one that is metered by bytes counts
@@ -159,16 +172,14 @@ impl Authority {
         self.key.as_ref().map(|key| key.id)
     }
 
-    /// Refuses what the key may not do on the stream at `path`, whether or not it is there.
+    /// Refuses what the key may not do on the stream at `path`, whether or not it is there. What is permitted goes with
+    /// the result, and is judged again with it.
     /// # Errors
     /// `FORBIDDEN`.
-    pub(crate) fn permit(&self, scopes: &[Scope], path: &str) -> Result<(), Error> {
-        let Some(key) = &self.key else { return Ok(()) };
-        if scopes.iter().any(|scope| self.view.permits(key, *scope, path)) {
-            return Ok(());
-        }
-        let names: Vec<&str> = scopes.iter().map(|scope| scope.name()).collect();
-        Err(forbidden(format!("the key {} does not have the scope {} on this path", key.id, names.join(" or "))))
+    pub(crate) fn permit(&self, scopes: &'static [Scope], path: &str) -> Result<Self, Error> {
+        let Some(key) = &self.key else { return Ok(self.clone()) };
+        judge(key, &self.view, scopes, path)?;
+        Ok(Self { permitted: Some(Permitted { scopes, path: path.into() }), ..self.clone() })
     }
 
     /// Refuses what needs no path and the key may not do.
@@ -188,8 +199,35 @@ impl Authority {
         match &self.key {
             None if view.is_keyed() => Err(denied(Denied::Invalid)),
             None => Ok(()),
-            Some(key) => view.recheck(key.id, at).map_err(denied),
+            Some(key) => {
+                view.recheck(key.id, at).map_err(denied)?;
+                match &self.permitted {
+                    Some(Permitted { scopes, path }) => judge(key, view, scopes, path),
+                    None => Ok(()),
+                }
+            }
         }
+    }
+}
+
+/// Whether a key has one of the scopes on a path. Its account's buckets may change while it works.
+fn judge(key: &Key, view: &View, scopes: &[Scope], path: &str) -> Result<(), Error> {
+    if scopes.iter().any(|scope| view.permits(key, *scope, path)) {
+        return Ok(());
+    }
+    let names: Vec<&str> = scopes.iter().map(|scope| scope.name()).collect();
+    Err(forbidden(format!("the key {} does not have the scope {} on this path", key.id, names.join(" or "))))
+}
+
+/// Judges a request again, now that its body was read: that took as long as its sender liked, and the right by which it
+/// was begun may be gone. Otherwise whoever holds a leaked key could keep requests half sent, and end them after the key
+/// was revoked.
+/// # Errors
+/// Why it is refused from now on.
+pub(crate) fn still<S: Service>(app: &App<S>, head: &Parts) -> Result<(), Error> {
+    match head.extensions.get::<Authority>() {
+        Some(authority) => authority.recheck(&*app.guard.view()?, app.service.wall()),
+        None => Err(Error::new(Code::Internal, "the request was not judged")),
     }
 }
 

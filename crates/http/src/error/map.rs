@@ -164,6 +164,7 @@ impl From<highwater_control::Refusal> for Error {
             Refusal::PlanNotFound(_) => Code::PlanNotFound,
             Refusal::Exists(_) => Code::AlreadyExists,
             Refusal::BucketTaken { .. } => Code::BucketTaken,
+            Refusal::InUse { .. } => Code::InUse,
             Refusal::RequestReused => Code::RequestIdReused,
             Refusal::AdminKeyFirst => Code::AdminKeyFirst,
             Refusal::AdminKeyLast => Code::AdminKeyLast,

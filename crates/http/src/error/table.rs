@@ -178,6 +178,9 @@ codes! {
     BucketTaken "BUCKET_TAKEN" 409 None, "",
         "A bucket belongs to another account.",
         "Take it from that account first.";
+    InUse "IN_USE" 409 None, "",
+        "An account that has buckets or keys, or a plan that accounts have, was to be deleted. Nothing was changed.",
+        "Do what the message says of those that use it, and delete it then.";
     RequestIdReused "REQUEST_ID_REUSED" 409 None, "",
         "A request with this `Request-Id` made a key with other settings.",
         "Draw a new id for each key.";

@@ -46,7 +46,7 @@ pub(crate) async fn one<S: Service>(State(app): State<App<S>>, Path(name): Path<
 /// POST `/v1/accounts`: makes an account, or finds one with the same plan and buckets.
 pub(crate) async fn create<S: Service>(State(app): State<App<S>>, request: Request) -> Result<Response, Error> {
     let (head, body) = request.into_parts();
-    let New { name, plan, buckets } = read(&app, body).await?;
+    let New { name, plan, buckets } = read(&app, &head, body).await?;
     let operation = Operation::CreateAccount(CreateAccount { number: app.service.draw(), name, plan, buckets });
     settle(&app, operation, by(&head)).await
 }
@@ -58,8 +58,23 @@ pub(crate) async fn change<S: Service>(
     request: Request,
 ) -> Result<Response, Error> {
     let (head, body) = request.into_parts();
-    let Changes { plan, buckets, revoked } = read(&app, body).await?;
+    let Changes { plan, buckets, revoked } = read(&app, &head, body).await?;
     settle(&app, Operation::PatchAccount(PatchAccount { name, plan, buckets, revoked }), by(&head)).await
+}
+
+/// DELETE `/v1/accounts/{name}`: removes an account that nothing uses any more.
+pub(crate) async fn remove<S: Service>(
+    State(app): State<App<S>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response, Error> {
+    let (head, _) = request.into_parts();
+    let (outcome, durability) = ordered(&app, Operation::DeleteAccount { name }).await?;
+    let Outcome::AccountDeleted(account) = outcome else { return Err(internal()) };
+    tracing::info!(event = "account_deleted", account = account.name, by = by(&head), "an account was deleted");
+    let mut was = describe(&app, &account);
+    was["state"] = "deleted".into();
+    Ok(written(StatusCode::OK, &was, durability))
 }
 
 async fn settle<S: Service>(app: &App<S>, operation: Operation, by: String) -> Result<Response, Error> {

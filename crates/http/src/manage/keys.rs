@@ -53,7 +53,8 @@ pub(crate) async fn list<S: Service>(State(app): State<App<S>>) -> Result<Respon
 /// GET `/v1/keys/{id}`.
 pub(crate) async fn one<S: Service>(State(app): State<App<S>>, Path(id): Path<String>) -> Result<Response, Error> {
     let view = app.guard.view()?;
-    let key = view.key(parse_id(&id)?).ok_or_else(|| not_found(&id))?;
+    let id = parse_id(&id)?;
+    let key = view.key(id).ok_or_else(|| not_found(format!("there is no key {id}")))?;
     Ok(answered(StatusCode::OK, &describe(key, app.service.wall())))
 }
 
@@ -61,7 +62,7 @@ pub(crate) async fn one<S: Service>(State(app): State<App<S>>, Path(id): Path<St
 pub(crate) async fn create<S: Service>(State(app): State<App<S>>, request: Request) -> Result<Response, Error> {
     let (head, body) = request.into_parts();
     let request = request_id(&head.headers)?;
-    let new: New = read(&app, body).await?;
+    let new: New = read(&app, &head, body).await?;
     let service = &app.service;
     let credential = Credential::new(KeyId::new(service.draw()), std::array::from_fn(|_| service.draw()));
     let expires = match (new.expires_ms, new.expires_in_s) {
@@ -90,7 +91,9 @@ pub(crate) async fn create<S: Service>(State(app): State<App<S>>, request: Reque
             Ok(written(StatusCode::CREATED, &value, durability))
         }
         Outcome::KeyRepeated(key) => Ok(written(StatusCode::OK, &describe(&key, now), durability)),
-        Outcome::Account { .. } | Outcome::Plan { .. } => Err(internal()),
+        Outcome::Account { .. } | Outcome::Plan { .. } | Outcome::AccountDeleted(_) | Outcome::PlanDeleted(_) => {
+            Err(internal())
+        }
     }
 }
 
@@ -101,7 +104,7 @@ pub(crate) async fn change<S: Service>(
     request: Request,
 ) -> Result<Response, Error> {
     let (head, body) = request.into_parts();
-    let changes: Changes = read(&app, body).await?;
+    let changes: Changes = read(&app, &head, body).await?;
     let expires = match (changes.expires_ms, changes.expires_in_s) {
         (Some(at), None) => at.map(Millis),
         (None, Some(seconds)) => Some(after(app.service.wall(), seconds)),
@@ -172,11 +175,13 @@ fn request_id(headers: &HeaderMap) -> Result<Option<String>, Error> {
 }
 
 fn parse_id(text: &str) -> Result<KeyId, Error> {
-    KeyId::parse(text).ok_or_else(|| not_found(text))
+    // What was sent in place of an id may be a whole key, and is not repeated.
+    let wrong = || not_found("the path names no key: an id is the 12 characters behind hw_".to_owned());
+    KeyId::parse(text).ok_or_else(wrong)
 }
 
-fn not_found(id: &str) -> Error {
-    Error::new(Code::KeyNotFound, format!("there is no key {id}; an id is the 12 characters behind hw_"))
+fn not_found(message: String) -> Error {
+    Error::new(Code::KeyNotFound, message)
 }
 
 fn after(now: Millis, seconds: u64) -> Millis {

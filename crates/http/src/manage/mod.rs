@@ -39,9 +39,18 @@ pub(crate) fn routes<S: Service>() -> Router<App<S>> {
             only("GET, PATCH, DELETE", get(keys::one::<S>).patch(keys::change::<S>).delete(keys::revoke::<S>)),
         )
         .route("/v1/accounts", only("GET, POST", get(accounts::list::<S>).post(accounts::create::<S>)))
-        .route("/v1/accounts/{name}", only("GET, PATCH", get(accounts::one::<S>).patch(accounts::change::<S>)))
+        .route(
+            "/v1/accounts/{name}",
+            only(
+                "GET, PATCH, DELETE",
+                get(accounts::one::<S>).patch(accounts::change::<S>).delete(accounts::remove::<S>),
+            ),
+        )
         .route("/v1/plans", only("GET, POST", get(plans::list::<S>).post(plans::create::<S>)))
-        .route("/v1/plans/{name}", only("GET, PATCH", get(plans::one::<S>).patch(plans::change::<S>)))
+        .route(
+            "/v1/plans/{name}",
+            only("GET, PATCH, DELETE", get(plans::one::<S>).patch(plans::change::<S>).delete(plans::remove::<S>)),
+        )
 }
 
 /// A route that names its methods to whoever uses another.
@@ -50,12 +59,12 @@ fn only<S: Clone + Send + Sync + 'static>(allow: &'static str, methods: MethodRo
 }
 
 /// Reads a body of JSON. Members that are not known are refused: a limit that is misspelled would bound nothing.
-async fn read<S: Service, T: DeserializeOwned>(app: &App<S>, body: Body) -> Result<T, Error> {
+async fn read<S: Service, T: DeserializeOwned>(app: &App<S>, head: &Parts, body: Body) -> Result<T, Error> {
     let too_long = || invalid(format!("a request of this kind has at most {BODY_BYTES_MAX} bytes"));
     if body.size_hint().lower() > BODY_BYTES_MAX {
         return Err(too_long());
     }
-    let whole = body::read(body, &app.service, &app.options).await?;
+    let whole = body::read(body, app, head).await?;
     if whole.bytes.len() as u64 > BODY_BYTES_MAX {
         return Err(too_long());
     }

@@ -56,7 +56,7 @@ pub(crate) async fn one<S: Service>(State(app): State<App<S>>, Path(name): Path<
 /// POST `/v1/plans`: makes a plan, or finds one with the same limits.
 pub(crate) async fn create<S: Service>(State(app): State<App<S>>, request: Request) -> Result<Response, Error> {
     let (head, body) = request.into_parts();
-    let new: New = read(&app, body).await?;
+    let new: New = read(&app, &head, body).await?;
     let set = |limit: Option<u64>| limit.map_or(Change::Keep, Change::Set);
     let limits = PlanChanges {
         storage_bytes_max: set(new.storage_bytes_max),
@@ -76,7 +76,7 @@ pub(crate) async fn change<S: Service>(
     request: Request,
 ) -> Result<Response, Error> {
     let (head, body) = request.into_parts();
-    let changes: Changes = read(&app, body).await?;
+    let changes: Changes = read(&app, &head, body).await?;
     let set = |limit: Option<Option<u64>>| match limit {
         None => Change::Keep,
         Some(None) => Change::Clear,
@@ -90,6 +90,19 @@ pub(crate) async fn change<S: Service>(
         replicas: set(changes.replicas),
     };
     settle(&app, Operation::PatchPlan { name, limits }, by(&head)).await
+}
+
+/// DELETE `/v1/plans/{name}`: removes a plan that no account has.
+pub(crate) async fn remove<S: Service>(
+    State(app): State<App<S>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response, Error> {
+    let (head, _) = request.into_parts();
+    let (outcome, durability) = ordered(&app, Operation::DeletePlan { name }).await?;
+    let Outcome::PlanDeleted(plan) = outcome else { return Err(internal()) };
+    tracing::info!(event = "plan_deleted", plan = plan.name, by = by(&head), "a plan was deleted");
+    Ok(written(StatusCode::OK, &describe(&plan), durability))
 }
 
 async fn settle<S: Service>(app: &App<S>, operation: Operation, by: String) -> Result<Response, Error> {

@@ -81,7 +81,7 @@ pub(crate) async fn publish<S: Service>(
             return answer::write(WriteAnswer { result: Ok(known), durability: APPLIED_EARLIER }, head);
         }
     }
-    let whole = body::read(body, &app.service, &app.options).await?;
+    let whole = body::read(body, app, head).await?;
     check_boundary(app, &path, asked.incarnation, asked.offset).await?;
     match (asked.parts, asked.digest) {
         (Some(count), Some(digest)) => {
@@ -130,7 +130,7 @@ pub(crate) async fn stage<S: Service>(
     offset(path_offset)?;
     let incarnation = fields::incarnation(&head.headers)?;
     app.service.route(&path)?;
-    let whole = body::read(body, &app.service, &app.options).await?;
+    let whole = body::read(body, app, head).await?;
     if whole.bytes.is_empty() {
         return Err(Error::new(Code::InvalidSnapshot, "a part has at least one byte"));
     }

@@ -4,7 +4,8 @@ use crate::fake::Fake;
 use crate::wire::{Answer, Server, request};
 use axum::body::Body;
 use axum::http::Request;
-use highwater_http::{Front, HttpOptions, Reloaded, Tls, TlsError};
+use highwater_base::Millis;
+use highwater_http::{Front, HttpOptions, Reloaded, Standing, Tls, TlsError};
 use http_body_util::BodyExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
@@ -18,6 +19,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const PATH: &str = "/v1/stream/a";
+
+/// A moment at which the pairs of these tests are in force: 2026.
+const NOW: Millis = Millis(1_790_000_000_000);
+
 const TEXT: (&str, &str) = ("content-type", "text/plain");
 
 /// A folder with a certificate for `localhost` and its key, made anew each time it is asked to.
@@ -48,6 +53,18 @@ impl Pair {
         made.cert.pem()
     }
 
+    /// As [`Self::renew`], with days of 2026 or a later year between which the certificate is in force.
+    fn renew_for(&self, from: (i32, u8, u8), until: (i32, u8, u8)) -> String {
+        let mut parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        parameters.not_before = rcgen::date_time_ymd(from.0, from.1, from.2);
+        parameters.not_after = rcgen::date_time_ymd(until.0, until.1, until.2);
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let made = parameters.self_signed(&key).expect("a certificate");
+        fs::write(self.certificate(), made.pem()).expect("written");
+        fs::write(self.key(), key.serialize_pem()).expect("written");
+        made.pem()
+    }
+
     fn pem(&self) -> String {
         fs::read_to_string(self.certificate()).expect("readable")
     }
@@ -71,6 +88,15 @@ fn client(pem: &str, versions: &[&'static rustls::SupportedProtocolVersion], alp
     let mut config = builder.with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     Arc::new(config)
+}
+
+/// What a server with TLS tells in its metrics.
+pub fn metrics() -> String {
+    let pair = Pair::new();
+    let (server, _) = start(&pair, HttpOptions::default());
+    let mut stream = trusting(&server, &pair.pem()).expect("a handshake");
+    stream.write_all(&request("GET", "/metrics", &[], b"")).expect("it is taken");
+    Answer::try_read(&mut stream, "GET").expect("an answer").text()
 }
 
 type Secure = StreamOwned<ClientConnection, TcpStream>;
@@ -140,10 +166,10 @@ fn a_new_certificate_is_taken_without_dropping_a_connection() {
     let old = pair.pem();
     let mut before = trusting(&server, &old).expect("the first certificate");
     assert_eq!(ask(&mut before, "PUT", &[TEXT], b"kept").status, 201);
-    assert!(matches!(tls.reload(), Reloaded::Unchanged));
+    assert!(matches!(tls.reload(NOW), Reloaded::Unchanged));
     let new = pair.renew();
     assert!(trusting(&server, &new).is_err(), "nothing was taken yet");
-    assert!(matches!(tls.reload(), Reloaded::Changed));
+    assert!(matches!(tls.reload(NOW), Reloaded::Changed));
     assert!(trusting(&server, &old).is_err(), "new connections get the new one");
     let mut after = trusting(&server, &new).expect("the new certificate");
     assert_eq!(ask(&mut after, "GET", &[], b"").text(), "kept");
@@ -180,14 +206,68 @@ fn a_pair_that_does_not_work_changes_nothing_and_is_told_once() {
     ];
     for (what, spoil, expected) in spoils {
         spoil();
-        let reloaded = tls.reload();
+        let reloaded = tls.reload(NOW);
         assert!(matches!(&reloaded, Reloaded::Refused(error) if expected(error)), "{what}: {reloaded:?}");
-        assert!(matches!(tls.reload(), Reloaded::RefusedBefore), "{what}: told once");
+        assert!(matches!(tls.reload(NOW), Reloaded::RefusedBefore), "{what}: told once");
         trusting(&server, &old).unwrap_or_else(|error| panic!("{what}: the old certificate stays: {error}"));
         fs::write(pair.certificate(), &certificate).expect("written");
         fs::write(pair.key(), &key).expect("written");
-        assert!(matches!(tls.reload(), Reloaded::Unchanged), "{what}: as before");
+        assert!(matches!(tls.reload(NOW), Reloaded::Unchanged), "{what}: as before");
     }
+}
+
+/// A renewal that went wrong on the side of whoever renews, or a clock that was wrong there, took the place of a
+/// certificate that every client took.
+#[test]
+fn a_renewal_that_clients_would_refuse_waits_while_the_old_one_is_in_force() {
+    let pair = Pair::new();
+    pair.renew_for((2026, 1, 1), (2027, 1, 1));
+    let tls = pair.load();
+    let now = |year: i32, month: u64| Millis((u64::try_from(year - 1970).expect("later") * 12 + month) * 2_629_800_000);
+    let refused = |reloaded: &Reloaded, expected: Standing| matches!(reloaded, Reloaded::Refused(TlsError::NotInForce { standing, .. }) if *standing == expected);
+    pair.renew_for((2025, 1, 1), (2026, 1, 1));
+    assert!(refused(&tls.reload(now(2026, 6)), Standing::Expired));
+    assert!(matches!(tls.reload(now(2026, 6)), Reloaded::RefusedBefore), "told once");
+    pair.renew_for((2026, 9, 1), (2027, 9, 1));
+    assert!(refused(&tls.reload(now(2026, 6)), Standing::NotYet));
+    assert!(matches!(tls.reload(now(2026, 10)), Reloaded::Changed), "taken when its time has begun");
+    pair.renew_for((2025, 1, 1), (2026, 2, 1));
+    assert!(matches!(tls.reload(now(2028, 1)), Reloaded::Changed), "neither is in force, and somebody chose this one");
+}
+
+/// Nothing ever comes out of a pipe, and a server that reads it does not stop any more.
+#[test]
+fn what_is_no_file_is_not_read_as_a_certificate() {
+    let pair = Pair::new();
+    let tls = pair.load();
+    fs::remove_file(pair.certificate()).expect("removed");
+    fs::create_dir(pair.certificate()).expect("made");
+    assert!(matches!(tls.reload(NOW), Reloaded::Refused(TlsError::NoFile(_))));
+    fs::remove_dir(pair.certificate()).expect("removed");
+    let large = fs::File::create(pair.certificate()).expect("made");
+    large.set_len(2 << 20).expect("it grows");
+    assert!(matches!(tls.reload_now(NOW), Reloaded::Refused(TlsError::NoFile(_))));
+}
+
+/// Who does not look at the log sees it in the metrics, and whoever looks there alone in the status.
+#[test]
+fn the_end_of_a_certificate_is_in_the_status_and_the_metrics() {
+    let pair = Pair::new();
+    let pem = pair.renew_for((2026, 1, 1), (2027, 1, 1));
+    let (server, _) = start(&pair, HttpOptions::default());
+    let get = |target: &str| {
+        let mut stream = trusting(&server, &pem).expect("a handshake");
+        stream.write_all(&request("GET", target, &[], b"")).expect("it is taken");
+        Answer::try_read(&mut stream, "GET").expect("an answer").text()
+    };
+    let metrics = get("/metrics");
+    let file = pair.certificate().display().to_string();
+    let expected = format!("highwater_tls_certificate_expires_seconds{{file=\"{file}\"}} 1798761600\n");
+    assert!(metrics.contains(&expected), "{metrics}");
+    let status: serde_json::Value = serde_json::from_str(&get("/v1/admin/status")).expect("JSON");
+    let told = &status["http"]["certificates"][0];
+    assert_eq!((told["file"].as_str(), told["until_ms"].as_u64()), (Some(file.as_str()), Some(1_798_761_600_000)));
+    assert_eq!(told["state"], "not_yet", "the clock of this server stands at one second: {told}");
 }
 
 #[test]

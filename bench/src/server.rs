@@ -3,7 +3,7 @@
 use crate::subject::{Dialect, Subject};
 use anyhow::{Context as _, Result};
 use highwater_disk::{OsDisk, SystemClock, SystemRandom};
-use highwater_http::HttpOptions;
+use highwater_http::{Front, HttpOptions, Lanes, Listener, Server};
 use highwater_node::{Config, Node};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
@@ -87,13 +87,14 @@ pub fn child(directory: &Path) -> Result<()> {
     let config = Config::new(directory);
     let node = Node::open(config, Arc::new(OsDisk::new()), Arc::new(SystemClock::new()), Box::new(SystemRandom))?;
     let options = HttpOptions { connections_max: CONNECTIONS_MAX, ..HttpOptions::default() };
-    let router = highwater_http::router(node.handle(), options.clone());
     let runtime = tokio::runtime::Runtime::new()?;
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
     let mut out = std::io::stdout();
     writeln!(out, "{}", listener.local_addr()?)?;
     out.flush()?;
-    runtime.spawn(highwater_http::serve(listener, router, options, std::future::pending()));
+    let listener = Listener { socket: listener, tls: None, front: Front::default() };
+    let server = Server::new(node.handle(), options).over(Lanes::start()?);
+    runtime.spawn(server.serve(vec![listener], std::future::pending()));
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     runtime.shutdown_background();
     node.shutdown()?;

@@ -2,6 +2,7 @@
 
 use crate::closing::Closing;
 use crate::front::{Arrival, Front};
+use crate::head_timer::HeadTimer;
 use crate::options::HttpOptions;
 use crate::places::Places;
 use crate::timed::Timed;
@@ -46,6 +47,7 @@ pub(crate) struct Gate {
     pub places: Places,
     /// Places of those that do not, so that an operator gets in when the others are full.
     pub places_admin: Places,
+    /// Lacks the timer of HTTP/1, which each connection has for itself.
     pub builder: Builder<TokioExecutor>,
 }
 
@@ -93,7 +95,9 @@ impl Gate {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let timed = Timed::new(io, &self.options);
-        let connection = self.builder.serve_connection(TokioIo::new(timed), service).into_owned();
+        let mut builder = self.builder.clone();
+        builder.http1().timer(HeadTimer::default());
+        let connection = builder.serve_connection(TokioIo::new(timed), service).into_owned();
         if let Err(error) = watcher.watch(connection).await {
             if is_stall(&*error) {
                 traffic::count(&self.traffic.readers_cut);
@@ -114,7 +118,6 @@ fn builder(options: &HttpOptions) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
-        .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(options.head_ms_max))
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX as usize);

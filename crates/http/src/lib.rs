@@ -9,7 +9,8 @@
 //! - [`error`]: the table of error codes and the mapping of every refusal to status, code and headers
 //! - [`options`]: limits and timeouts of the listener
 //! - [`server`]: listeners, graceful shutdown; `connection`: TLS, HTTP/1.1 and HTTP/2; `timed`: stalls; `places`: how
-//!   many connections; `traffic`: what is counted of them; [`closing`]: the moment from which nobody waits
+//!   many connections; `traffic`: what is counted of them; [`closing`]: the moment from which nobody waits;
+//!   [`lanes`]: the threads that serve them; `head_timer`: how long a head may take
 //! - [`front`]: what a listener offers and to whom; [`network`]: addresses; [`tls`]: certificates that change
 //! - `names`, `fields`, `expiry`, `path`, `query`: the syntax of headers, paths and queries
 //! - `create`, `append`, `read`, `head`, `delete`: one operation each; `answer` renders what writes have in common
@@ -51,8 +52,10 @@ mod expiry;
 mod fields;
 pub mod front;
 mod head;
+mod head_timer;
 mod immutable;
 mod json;
+pub mod lanes;
 mod manage;
 mod metrics;
 mod names;
@@ -78,6 +81,7 @@ pub use anything::{json_anything, parse_anything};
 pub use closing::Closing;
 pub use error::{Code, Error};
 pub use front::{Front, Services};
+pub use lanes::Lanes;
 pub use network::Network;
 pub use options::HttpOptions;
 pub use router::router;

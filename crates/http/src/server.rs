@@ -3,6 +3,7 @@
 use crate::closing::Closing;
 use crate::connection::Gate;
 use crate::front::{Front, Services};
+use crate::lanes::Lanes;
 use crate::network::Network;
 use crate::options::HttpOptions;
 use crate::router::App;
@@ -72,12 +73,19 @@ impl Listener {
 #[derive(Debug)]
 pub struct Server<S> {
     app: App<S>,
+    lanes: Lanes,
 }
 
 impl<S: Service> Server<S> {
     /// A server that does not listen yet.
     pub fn new(service: S, options: HttpOptions) -> Self {
-        Self { app: App::new(service, options) }
+        Self { app: App::new(service, options), lanes: Lanes::default() }
+    }
+
+    /// Serves its connections on threads of their own, rather than on the runtime that accepts them.
+    #[must_use]
+    pub fn over(self, lanes: Lanes) -> Self {
+        Self { lanes, ..self }
     }
 
     /// Serves until `shutdown` resolves. Then readers that wait are answered at once, requests that do something
@@ -86,14 +94,14 @@ impl<S: Service> Server<S> {
     /// # Errors
     /// `NotLoopback` and `Unprotected` before anything is accepted; `Listener` if an address cannot be told.
     pub async fn serve(self, listeners: Vec<Listener>, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Self { mut app } = self;
+        let Self { mut app, lanes } = self;
         let gate = Arc::new(Gate::new((*app.options).clone(), app.closing.clone(), app.traffic.clone()));
         app.certificates = listeners.iter().filter_map(|listener| listener.tls.clone()).collect();
         let mut watching = JoinSet::new();
         for tls in &app.certificates {
             watching.spawn(watch(tls.clone(), app.service.clone(), gate.clone()));
         }
-        let served = listen(gate, listeners, app.routes(), shutdown).await;
+        let served = listen(gate, Arc::new(lanes), listeners, app.routes(), shutdown).await;
         watching.shutdown().await;
         served
     }
@@ -111,11 +119,12 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let gate = Gate::new(options, Closing::default(), Arc::default());
     let listener = Listener { socket: listener, tls: None, front: Front::default() };
-    listen(Arc::new(gate), vec![listener], router, shutdown).await
+    listen(Arc::new(gate), Arc::default(), vec![listener], router, shutdown).await
 }
 
 async fn listen(
     gate: Arc<Gate>,
+    lanes: Arc<Lanes>,
     listeners: Vec<Listener>,
     router: Router,
     shutdown: impl Future<Output = ()>,
@@ -129,7 +138,7 @@ async fn listen(
     let graceful = Arc::new(GracefulShutdown::new());
     let mut accepting = JoinSet::new();
     for listener in listeners {
-        accepting.spawn(accept(gate.clone(), listener, router.clone(), graceful.clone()));
+        accepting.spawn(accept(gate.clone(), lanes.clone(), listener, router.clone(), graceful.clone()));
     }
     shutdown.await;
     gate.closing.begin();
@@ -152,7 +161,13 @@ async fn listen(
 }
 
 /// Accepts connections until the server stops, and gives those that are left.
-async fn accept(gate: Arc<Gate>, listener: Listener, router: Router, graceful: Arc<GracefulShutdown>) -> JoinSet<()> {
+async fn accept(
+    gate: Arc<Gate>,
+    lanes: Arc<Lanes>,
+    listener: Listener,
+    router: Router,
+    graceful: Arc<GracefulShutdown>,
+) -> JoinSet<()> {
     let mut connections = JoinSet::new();
     let front = Arc::new(listener.front);
     let places = if front.services.streams { &gate.places } else { &gate.places_admin };
@@ -183,10 +198,13 @@ async fn accept(gate: Arc<Gate>, listener: Listener, router: Router, graceful: A
         let present = gate.traffic.enter();
         let (gate, tls) = (gate.clone(), listener.tls.as_ref().map(Tls::acceptor));
         let (front, router, watcher) = (front.clone(), router.clone(), graceful.watcher());
-        connections.spawn(async move {
+        let serve = move |stream| async move {
             gate.serve(stream, peer, tls, front, router, watcher).await;
             drop((place, present));
-        });
+        };
+        if let Err(error) = lanes.spawn(&mut connections, stream, serve) {
+            tracing::warn!(event = "accept_failed", %error, "a connection could not be served");
+        }
     }
     connections
 }

@@ -10,7 +10,7 @@ use crate::arguments::ServeArguments;
 use crate::config::Settings;
 use anyhow::{Context as _, Result, bail};
 use highwater_disk::{OsDisk, SystemClock, SystemRandom};
-use highwater_http::{HttpOptions, Server, Tls};
+use highwater_http::{HttpOptions, Lanes, Server, Tls};
 use highwater_node::{Config, Handle, Node};
 use std::path::Path;
 use std::sync::Arc;
@@ -83,7 +83,8 @@ async fn serve(settings: &Settings) -> Result<()> {
     greet(&listeners, &data, &handle, settings.log_is_json()?)?;
 
     let (stop_now, stopped) = tokio::sync::oneshot::channel::<()>();
-    let server = Server::new(handle.clone(), options).serve(listeners, async {
+    let lanes = Lanes::start().context("cannot start the threads that serve connections")?;
+    let server = Server::new(handle.clone(), options).over(lanes).serve(listeners, async {
         // Either end of the channel going away means the same: stop.
         let _ended = stopped.await;
     });

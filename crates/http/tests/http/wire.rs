@@ -38,7 +38,8 @@ impl Server {
             let until = async {
                 stopped.await.ok();
             };
-            let server = highwater_http::Server::new(service, options);
+            let lanes = highwater_http::Lanes::start().expect("threads");
+            let server = highwater_http::Server::new(service, options).over(lanes);
             server.serve(vec![listener], until).await.expect("a loopback listener is served");
         });
         Self { address, runtime, stop: Some(stop), serving: Some(serving) }

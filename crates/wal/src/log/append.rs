@@ -60,9 +60,8 @@ impl Log {
     fn plan(&self, frames: &[Frame]) -> Result<Vec<Part>, AppendError> {
         let here = self.segments.last().filter(|_| self.tail.open);
         if let Some(segment) = here {
-            let owners: BTreeSet<_> = frames.iter().map(|frame| frame.owner).collect();
-            let known = segment.ranges.keys().copied();
-            let owners = owners.into_iter().chain(known).collect::<BTreeSet<_>>().len();
+            let new = frames.iter().map(|frame| frame.owner).filter(|owner| !segment.ranges.contains_key(owner));
+            let owners = segment.ranges.len() + new.collect::<BTreeSet<_>>().len();
             let needed = file_bytes(data_bytes(frames)) + Table::file_bytes(owners);
             if self.tail.write_pos + needed <= segment.bytes {
                 return Ok(vec![Part { frames: 0..frames.len(), fresh: false }]);

@@ -237,8 +237,10 @@ impl Log {
 
     /// Passes a result on, after stopping the log for good if it is an error.
     fn check<T>(&mut self, result: std::io::Result<T>, verb: &str, segment: u64) -> Result<T, Poisoned> {
-        let path = self.files.segment_path(segment);
-        crate::files::tried(result, verb, &path).map_err(|failure| self.poison(&failure))
+        result.or_else(|error| {
+            let path = self.files.segment_path(segment);
+            crate::files::tried(Err(error), verb, &path).map_err(|failure| self.poison(&failure))
+        })
     }
 
     /// Stops the log for good, and records it if the disk still takes a record.

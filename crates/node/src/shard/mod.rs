@@ -10,6 +10,7 @@ mod compaction;
 mod group;
 mod input;
 mod machine;
+mod noted;
 mod own;
 mod pressure;
 mod read;
@@ -32,6 +33,7 @@ use crate::route::group_of;
 use group::{GroupCore, Handed, Waiting};
 use highwater_base::GroupId;
 use highwater_wal::{AppendError, Frame, Location};
+use noted::Noted;
 use read::{Question, ReadAsked};
 use std::collections::BTreeSet;
 
@@ -118,6 +120,7 @@ pub struct ShardCore<T> {
     checkpoint_running: bool,
     compaction: compaction::Pace,
     uncommitted_bytes: u64,
+    noted: Noted,
     ticks: u64,
     /// Something came since the last turn that should not wait for the batch in flight.
     turn_due: bool,
@@ -151,6 +154,9 @@ impl<T: Token> ShardCore<T> {
     /// Takes one input. What it leads to may come out now or from [`Self::turn`].
     pub fn step(&mut self, now: Now, input: Input<T>, out: &mut Vec<Output<T>>) {
         self.turn_due |= !matches!(input, Input::Write { .. } | Input::LogRoom(_));
+        if matches!(input, Input::Checkpointed { .. } | Input::Pin { .. } | Input::Failed(_) | Input::Tick) {
+            self.noted.forget();
+        }
         match input {
             Input::Write { token, proposal } => self.propose(token, proposal, out),
             Input::Head { token, path, at } => {
@@ -181,7 +187,12 @@ impl<T: Token> ShardCore<T> {
                 self.retry(out);
             }
             Input::Pin { token, group } => self.want_pin(token, group, out),
-            Input::LogRoom(room) => self.log_room = room,
+            Input::LogRoom(room) => {
+                if room.is_some() {
+                    self.noted.forget();
+                }
+                self.log_room = room;
+            }
             Input::Failed(reason) => self.fail(reason, out),
             Input::Tick => self.tick(now, out),
         }
@@ -191,14 +202,21 @@ impl<T: Token> ShardCore<T> {
     pub fn turn(&mut self, now: Now, out: &mut Vec<Output<T>>) {
         self.turn_due = false;
         self.turn_groups(now, out);
-        for slot in &mut self.slots {
-            if let Some(group) = slot.up() {
-                group.expire(now, out);
+        self.note();
+        if self.deadline().is_some_and(|deadline| deadline <= now.monotonic) {
+            for slot in &mut self.slots {
+                if let Some(group) = slot.up() {
+                    group.expire(now, out);
+                }
             }
+            self.noted.changed();
         }
         self.settle_history(out);
         self.submit(out);
-        self.begin_checkpoint(now, out);
+        if self.noted.take_checkpoint_due() {
+            self.begin_checkpoint(now, out);
+        }
+        self.note();
     }
 
     /// Whether a turn may wait for the batch that the log has: nothing has come since the last one but writes, which
@@ -209,6 +227,7 @@ impl<T: Token> ShardCore<T> {
     }
 
     fn turn_groups(&mut self, now: Now, out: &mut Vec<Output<T>>) {
+        self.note();
         let mut room = self.options.live_reads_max.saturating_sub(self.live_reads());
         while let Some(number) = self.dirty.pop_first() {
             self.turn_group(number, now, &mut room, out);
@@ -221,6 +240,7 @@ impl<T: Token> ShardCore<T> {
         if matches!(group.state, GroupState::Stopped(_)) {
             return;
         }
+        let waiting = (group.waiters.len(), group.waiters.deadline());
         group.confirm_asked(out);
         let (mut changed, state) = (Changed::default(), group.state.clone());
         while group.raft.has_ready() {
@@ -243,6 +263,7 @@ impl<T: Token> ShardCore<T> {
                 self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(group.uncommitted_bytes());
                 group.stop(reason, out);
                 self.refusals_changed = true;
+                self.noted.forget();
                 return;
             }
         }
@@ -256,6 +277,9 @@ impl<T: Token> ShardCore<T> {
         }
         group.answer_confirmed(now, room, out);
         proposed |= group.touch_reached(now, touches_allowed, &mut self.uncommitted_bytes);
+        if group.state != state || waiting != (group.waiters.len(), group.waiters.deadline()) {
+            self.noted.changed();
+        }
         self.refusals_changed |= group.state != state || group.note_role();
         if proposed {
             self.dirty.insert(number);
@@ -351,6 +375,7 @@ impl<T: Token> ShardCore<T> {
                 self.persisted(&batch, &locations);
             }
             Err(AppendError::Full { bytes }) => {
+                self.noted.forget();
                 if self.full.is_none() {
                     tracing::warn!(
                         event = "log_full",
@@ -366,7 +391,11 @@ impl<T: Token> ShardCore<T> {
     }
 
     fn persisted(&mut self, batch: &Pending, locations: &[Location]) {
-        self.segment_newest = locations.last().map_or(self.segment_newest, |l| l.segment.max(self.segment_newest));
+        let segment = locations.last().map_or(self.segment_newest, |l| l.segment.max(self.segment_newest));
+        let rolled = std::mem::replace(&mut self.segment_newest, segment) != segment;
+        let (first, bytes) =
+            (locations.first().map(|l| l.segment), locations.iter().map(|l| u64::from(l.length)).sum());
+        self.noted.logged(first, bytes, rolled, self.options.checkpoint_bytes);
         let mut rest = locations;
         for handed in &batch.handed {
             let (own, others) = rest.split_at(handed.entries.len().min(rest.len()));
@@ -393,6 +422,7 @@ impl<T: Token> ShardCore<T> {
         }
         (self.in_flight, self.next, self.uncommitted_bytes) = (None, Pending::default(), 0);
         self.failed = Some(reason.clone());
+        self.noted.forget();
         out.push(Output::Failed(reason));
     }
 
@@ -481,16 +511,6 @@ impl<T: Token> ShardCore<T> {
         u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Monotonic milliseconds at which a turn is due even if nothing comes.
-    #[must_use]
-    pub fn deadline(&self) -> Option<u64> {
-        let deadline = |slot: &Slot<T>| match slot {
-            Slot::Up(group) => group.waiters.deadline(),
-            Slot::Down(_) => None,
-        };
-        self.slots.iter().filter_map(deadline).min()
-    }
-
     /// Answers everyone who still waits: the node goes away.
     pub fn close(&mut self, out: &mut Vec<Output<T>>) {
         for slot in &mut self.slots {
@@ -498,5 +518,6 @@ impl<T: Token> ShardCore<T> {
                 group.abandon(&Unavailable::GroupRestarting, out);
             }
         }
+        self.noted.forget();
     }
 }

@@ -60,9 +60,7 @@ impl<T: Token> ShardCore<T> {
 
     /// Bytes of the segments that hold what is still needed, as far as is known here.
     fn log_bytes(&self) -> u64 {
-        // The others' segments are set aside when they are in the way.
-        let oldest = self.going_on().filter_map(|group| group.checkpoint.segment_oldest());
-        let span = oldest.min().map_or(0, |oldest| self.segment_newest.saturating_sub(oldest) + 1);
+        let span = self.segment_oldest().map_or(0, |oldest| self.segment_newest.saturating_sub(oldest) + 1);
         span.saturating_mul(self.options.wal_segment_bytes)
     }
 

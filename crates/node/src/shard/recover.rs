@@ -120,6 +120,7 @@ impl<T> ShardCore<T> {
             checkpoint_running: false,
             compaction: Default::default(),
             uncommitted_bytes: 0,
+            noted: super::noted::Noted::default(),
             ticks: 0,
             turn_due: false,
             failed: None,

@@ -1,19 +1,9 @@
 //! What a shard tells of itself.
 
 use super::{ShardCore, Slot, Token};
-use crate::api::{GroupState, GroupStatus};
+use crate::api::GroupStatus;
 
 impl<T: Token> ShardCore<T> {
-    /// Readers that wait.
-    #[must_use]
-    pub fn live_reads(&self) -> usize {
-        let waiting = |slot: &Slot<T>| match slot {
-            Slot::Up(group) => group.waiters.len(),
-            Slot::Down(_) => 0,
-        };
-        self.slots.iter().map(waiting).sum()
-    }
-
     /// Bytes that a bucket holds in all groups.
     #[must_use]
     pub fn stored_bytes(&self, bucket: &str) -> u64 {
@@ -22,13 +12,6 @@ impl<T: Token> ShardCore<T> {
             Slot::Down(_) => 0,
         };
         self.slots.iter().map(of).sum()
-    }
-
-    /// Whether every group that can serve does.
-    #[must_use]
-    pub fn ready(&self) -> bool {
-        let starts = |slot: &Slot<T>| matches!(slot, Slot::Up(group) if matches!(group.state, GroupState::Starting | GroupState::HistoryPending));
-        self.failed.is_none() && !self.slots.iter().any(starts)
     }
 
     /// Whether nothing is under way that a shutdown should wait for.

@@ -5,28 +5,24 @@ use crate::front::{Arrival, Front};
 use crate::head_timer::HeadTimer;
 use crate::options::HttpOptions;
 use crate::places::Places;
+use crate::router::{Answering, Routes};
 use crate::timed::Timed;
 use crate::traffic::{self, Traffic};
-use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::Watcher;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
-use tower::ServiceExt;
 
 /// Bytes of a request's head: a path of a kibibyte, every header of the contract, and room for a browser's own.
 const HEAD_BYTES_MAX: u32 = 64 << 10;
-
-/// Headers of a request's head.
-const HEADERS_MAX: usize = 128;
 
 /// Seconds between pings of a quiet HTTP/2 connection, and for their answer.
 const PING_S: u64 = 20;
@@ -66,21 +62,21 @@ impl Gate {
         peer: SocketAddr,
         tls: Option<TlsAcceptor>,
         front: Arc<Front>,
-        router: Router,
+        routes: Routes,
         watcher: Watcher,
     ) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection keeps its delay");
         }
         let arrival = Arrival::new(peer, tls.is_some(), front);
-        let Some(tls) = tls else { return self.speak(stream, Arriving { router, arrival }, watcher).await };
+        let Some(tls) = tls else { return self.speak(stream, Arriving { routes, arrival }, watcher).await };
         let patience = Duration::from_millis(self.options.handshake_ms_max);
         let shaken = tokio::select! {
             () = self.closing.wait() => return,
             shaken = tokio::time::timeout(patience, tls.accept(stream)) => shaken,
         };
         let reason = match shaken {
-            Ok(Ok(stream)) => return self.speak(stream, Arriving { router, arrival }, watcher).await,
+            Ok(Ok(stream)) => return self.speak(stream, Arriving { routes, arrival }, watcher).await,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("it took more than {} ms", self.options.handshake_ms_max),
         };
@@ -119,7 +115,6 @@ fn builder(options: &HttpOptions) -> Builder<TokioExecutor> {
     builder
         .http1()
         .header_read_timeout(Duration::from_millis(options.head_ms_max))
-        .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX as usize);
     builder
         .http2()
@@ -135,18 +130,18 @@ fn builder(options: &HttpOptions) -> Builder<TokioExecutor> {
 
 /// The routes, as one connection reaches them: every request carries where it comes from.
 struct Arriving {
-    router: Router,
+    routes: Routes,
     arrival: Arrival,
 }
 
 impl hyper::service::Service<hyper::Request<Incoming>> for Arriving {
     type Response = axum::response::Response;
-    type Error = std::convert::Infallible;
-    type Future = tower::util::Oneshot<Router, Request>;
+    type Error = Infallible;
+    type Future = Answering;
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.arrival.clone());
-        self.router.clone().oneshot(request)
+        self.routes.answer(request)
     }
 }

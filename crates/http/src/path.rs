@@ -46,6 +46,13 @@ pub(crate) enum Part {
 /// # Errors
 /// `INVALID_STREAM_ID` if it names no stream and never can.
 pub(crate) fn parse(encoded: &str) -> Result<Target, Error> {
+    if is_plain(encoded) {
+        return Ok(Target::Stream(encoded.to_owned()));
+    }
+    parse_segments(encoded)
+}
+
+fn parse_segments(encoded: &str) -> Result<Target, Error> {
     let segments = encoded.split('/').map(segment).collect::<Result<Vec<_>, _>>()?;
     if matches!(segments[0].as_str(), "__ds" | "__ursula") {
         return Err(invalid(format!("paths below {} are reserved", segments[0])));
@@ -62,6 +69,16 @@ pub(crate) fn parse(encoded: &str) -> Result<Target, Error> {
         Some(part) => Target::Part(path, part),
         None => Target::Stream(path),
     })
+}
+
+/// Whether a path is a stream's as it stands. Most are, and need no string for each of their segments.
+fn is_plain(encoded: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
+    let named = |segment: &str| matches!(segment, "" | "." | ".." | "snapshot" | "retention" | "parts" | "incarnation");
+    encoded.len() <= PATH_BYTES_MAX
+        && encoded.bytes().all(plain)
+        && !encoded.starts_with("__")
+        && !encoded.split('/').any(named)
 }
 
 /// Decodes and judges one segment.

@@ -28,7 +28,12 @@ use axum::routing::get;
 use highwater_control::Scope;
 use highwater_node::{ReadAnswer, ReadRequest, Unavailable};
 use highwater_stream::Refusal;
+use hyper::body::Body as _;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use tower::ServiceExt;
 
 /// Where streams live.
 const STREAMS: &str = "/v1/stream";
@@ -77,9 +82,46 @@ impl<S: Service> App<S> {
         }
     }
 
-    /// The routes of every listener; what a listener does not offer, its front keeps away.
-    pub(crate) fn routes(self) -> Router {
-        routes(self)
+    /// What every listener serves; what it does not offer, its front keeps away.
+    pub(crate) fn routes(self) -> Routes {
+        let app = Arc::new(self.clone());
+        let stream = move |request: Request| -> Answering {
+            let app = Arc::clone(&app);
+            Box::pin(async move {
+                let head = *request.method() == Method::HEAD;
+                let response = around(&app, request, |request| fallback(&app, request)).await;
+                Ok(if head { without_body(response) } else { response })
+            })
+        };
+        Routes { others: routes(self), stream: Some(Arc::new(stream)) }
+    }
+}
+
+/// An answer that is being made.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+/// The routes, of which those of streams go through no router: its layers allocate and move a request about as often as
+/// everything else together that is done for a small append.
+#[derive(Clone)]
+pub(crate) struct Routes {
+    others: Router,
+    /// Without it, the router has them.
+    stream: Option<Arc<dyn Fn(Request) -> Answering + Send + Sync>>,
+}
+
+impl From<Router> for Routes {
+    fn from(others: Router) -> Self {
+        Self { others, stream: None }
+    }
+}
+
+impl Routes {
+    /// Answers a request.
+    pub(crate) fn answer(&self, request: Request) -> Answering {
+        match &self.stream {
+            Some(stream) if below_streams(request.uri().path()).is_some() => stream(request),
+            _ => Box::pin(self.others.clone().oneshot(request)),
+        }
     }
 }
 
@@ -87,7 +129,7 @@ impl<S: Service> App<S> {
 ///
 /// [`crate::serve`] refuses to serve them on any but a loopback listener.
 pub fn router<S: Service>(service: S, options: HttpOptions) -> Router {
-    App::new(service, options).routes()
+    routes(App::new(service, options))
 }
 
 fn routes<S: Service>(app: App<S>) -> Router {
@@ -100,13 +142,31 @@ fn routes<S: Service>(app: App<S>) -> Router {
         .merge(manage::routes())
         .merge(backup::routes())
         .method_not_allowed_fallback(async || Error::method_not_allowed("GET, HEAD"))
-        .fallback(fallback::<S>)
-        .layer(middleware::from_fn_with_state(app.clone(), around::<S>))
+        .fallback(async |State(app): State<App<S>>, request: Request| fallback(&app, request).await)
+        .layer(middleware::from_fn_with_state(app.clone(), layer::<S>))
         .with_state(app)
 }
 
+async fn layer<S: Service>(State(app): State<App<S>>, request: Request, next: Next) -> Response {
+    around(&app, request, |request| next.run(request)).await
+}
+
+/// The answer to HEAD: how long the body would be, and none.
+fn without_body(mut response: Response) -> Response {
+    if let Some(length) = response.body().size_hint().exact()
+        && !response.headers().contains_key(header::CONTENT_LENGTH)
+    {
+        response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+    }
+    *response.body_mut() = Body::empty();
+    response
+}
+
 /// Around every request: whether it may be answered, its body's end, and what browsers are told.
-async fn around<S: Service>(State(app): State<App<S>>, request: Request, next: Next) -> Response {
+async fn around<S: Service, F>(app: &App<S>, request: Request, answer: impl FnOnce(Request) -> F) -> Response
+where
+    F: Future<Output = Response>,
+{
     let streams = below_streams(request.uri().path()).is_some();
     let method = request.method().clone();
     let (request, leftover) = drain::watch(request);
@@ -114,9 +174,9 @@ async fn around<S: Service>(State(app): State<App<S>>, request: Request, next: N
     let arrival = arrive(&mut head);
     let observed = Observed::begin(&head, &arrival);
     let asker = auth::asker(&head, &arrival);
-    let Judged { open, pages, body } = judge(&app, &mut head, &arrival, body);
+    let Judged { open, pages, body } = judge(app, &mut head, &arrival, body);
     let mut response = match body {
-        Ok(body) => next.run(Request::from_parts(head, body)).await,
+        Ok(body) => answer(Request::from_parts(head, body)).await,
         Err((error, body)) => {
             drop(body);
             error.into_response()
@@ -129,7 +189,7 @@ async fn around<S: Service>(State(app): State<App<S>>, request: Request, next: N
         cors::mark_stream(response.headers_mut(), &pages);
     }
     cors::mark(response.headers_mut());
-    observed.end(&app, &response);
+    observed.end(app, &response);
     let response = match leftover {
         Some(leftover) => leftover.follow(response, &app.options),
         None => response,
@@ -210,13 +270,13 @@ pub(crate) fn below_streams(path: &str) -> Option<&str> {
 }
 
 /// Streams have paths of any depth in any spelling, so they are told apart here rather than by the router.
-async fn fallback<S: Service>(State(app): State<App<S>>, request: Request) -> Response {
+async fn fallback<S: Service>(app: &App<S>, request: Request) -> Response {
     let (mut head, body) = request.into_parts();
     if below_streams(head.uri.path()).is_none() {
         return Error::new(Code::NotFound, "no route serves this path; streams live below /v1/stream/").into_response();
     }
     // Everything that needs no body drops it before its answer is made, so that what is left of it can follow.
-    let answer = stream(&app, &mut head, body).await;
+    let answer = stream(app, &mut head, body).await;
     answer.unwrap_or_else(|error| error.towards(&head.uri).into_response())
 }
 

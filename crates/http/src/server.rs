@@ -6,7 +6,7 @@ use crate::front::{Front, Services};
 use crate::lanes::Lanes;
 use crate::network::Network;
 use crate::options::HttpOptions;
-use crate::router::App;
+use crate::router::{App, Routes};
 use crate::service::Service;
 use crate::tls::{Reloaded, Standing, Tls};
 use crate::traffic::{self, Traffic};
@@ -119,14 +119,14 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let gate = Gate::new(options, Closing::default(), Arc::default());
     let listener = Listener { socket: listener, tls: None, front: Front::default() };
-    listen(Arc::new(gate), Arc::default(), vec![listener], router, shutdown).await
+    listen(Arc::new(gate), Arc::default(), vec![listener], router.into(), shutdown).await
 }
 
 async fn listen(
     gate: Arc<Gate>,
     lanes: Arc<Lanes>,
     listeners: Vec<Listener>,
-    router: Router,
+    routes: Routes,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     for listener in &listeners {
@@ -138,7 +138,7 @@ async fn listen(
     let graceful = Arc::new(GracefulShutdown::new());
     let mut accepting = JoinSet::new();
     for listener in listeners {
-        accepting.spawn(accept(gate.clone(), lanes.clone(), listener, router.clone(), graceful.clone()));
+        accepting.spawn(accept(gate.clone(), lanes.clone(), listener, routes.clone(), graceful.clone()));
     }
     shutdown.await;
     gate.closing.begin();
@@ -165,7 +165,7 @@ async fn accept(
     gate: Arc<Gate>,
     lanes: Arc<Lanes>,
     listener: Listener,
-    router: Router,
+    routes: Routes,
     graceful: Arc<GracefulShutdown>,
 ) -> JoinSet<()> {
     let mut connections = JoinSet::new();
@@ -197,9 +197,9 @@ async fn accept(
         };
         let present = gate.traffic.enter();
         let (gate, tls) = (gate.clone(), listener.tls.as_ref().map(Tls::acceptor));
-        let (front, router, watcher) = (front.clone(), router.clone(), graceful.watcher());
+        let (front, routes, watcher) = (front.clone(), routes.clone(), graceful.watcher());
         let serve = move |stream| async move {
-            gate.serve(stream, peer, tls, front, router, watcher).await;
+            gate.serve(stream, peer, tls, front, routes, watcher).await;
             drop((place, present));
         };
         if let Err(error) = lanes.spawn(&mut connections, stream, serve) {

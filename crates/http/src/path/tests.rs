@@ -112,3 +112,23 @@ proptest! {
         prop_assert_eq!(parse(&encoded).ok(), parse(&path).ok());
     }
 }
+
+proptest! {
+    /// The short way must never take for a stream what the long way takes for a part of one, or refuses.
+    #[test]
+    fn a_path_that_is_plain_is_the_stream_that_its_segments_name(
+        segments in prop::collection::vec(
+            prop_oneof![
+                "[!-~]{0,6}", Just(".".to_owned()), Just("..".to_owned()), Just("snapshot".to_owned()),
+                Just("parts".to_owned()), Just("retention".to_owned()), Just("incarnation".to_owned()),
+                Just("__ds".to_owned()), Just("a".to_owned()), Just("7".to_owned()),
+            ],
+            1..6,
+        )
+    ) {
+        let encoded = segments.join("/");
+        if is_plain(&encoded) {
+            prop_assert_eq!(parse_segments(&encoded).ok(), Some(Target::Stream(encoded)));
+        }
+    }
+}

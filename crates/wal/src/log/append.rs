@@ -132,9 +132,10 @@ impl Log {
     /// The file that should be made now, so that the next segment is there when this one is full; `None` if there is
     /// one already, or it is early, or the disk had no space for it and nobody said that there may be some again.
     pub fn prepare(&mut self) -> Option<SpareJob> {
-        let half = self.segments.last().is_some_and(|segment| self.tail.write_pos > segment.bytes / 2);
+        // At full speed a segment is written in about the time that it takes to make one.
+        let begun = self.segments.last().is_some_and(|segment| self.tail.write_pos > segment.bytes / 4);
         let room = self.bytes() + self.options.segment_bytes <= self.options.log_bytes_max;
-        let needed = self.spares.is_empty() && room && (half || self.no_space || !self.tail.open);
+        let needed = self.spares.is_empty() && room && (begun || self.no_space || !self.tail.open);
         if self.poisoned.is_some() || !needed {
             return None;
         }

@@ -15,6 +15,16 @@ pub enum Bug {
     RecompressOnRetry,
     /// The replicator leaves one part of a large commit out.
     DropPart,
+    /// A stream is stored without the offset below which it is given up.
+    ForgetRetained,
+    /// The control machine revokes a key and does not note that the key changed.
+    ForgetRevocation,
+    /// The stream machine publishes a snapshot whose bytes have another digest.
+    SkipSnapshotDigest,
+    /// Discarded parts still count as stored.
+    MiscountParts,
+    /// A stream keeps its token through a restore of the server's files.
+    KeepTokens,
 }
 
 #[cfg(feature = "planted")]

@@ -12,6 +12,7 @@ use crate::scope::Scope;
 use crate::view::View;
 use bytes::Bytes;
 use highwater_base::codec::DecodeError;
+use highwater_base::planted::{Bug, active};
 use highwater_base::{Digest, Millis};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -335,7 +336,9 @@ impl Machine {
     fn put_key(&mut self, key: Key) -> Arc<Key> {
         let (id, key) = (key.id, Arc::new(key));
         self.moves += 1;
-        self.changed.insert(key_object(id), Some(key.encode()));
+        if key.revoked.is_none() || !active(Bug::ForgetRevocation) {
+            self.changed.insert(key_object(id), Some(key.encode()));
+        }
         let view = Arc::make_mut(&mut self.view);
         let before = view.keys.insert(id, Arc::clone(&key));
         view.unrevoked += usize::from(key.revoked.is_none());

@@ -4,8 +4,9 @@ use crate::api::ReadAnswer;
 use crate::config::Config;
 use crate::open::{OpenError, Opened, open};
 use crate::restored::Mark;
-use crate::shard::{Answer, Input, Now, Output, ReadLocated, ShardCore, Token};
+use crate::shard::{Answer, Input, Now, ObjectLocated, Output, ReadLocated, ShardCore, Token};
 use crate::storage::{Faults, ScrubStatus, scrub_group};
+use bytes::Bytes;
 use highwater_base::{GroupId, Millis, Random};
 use highwater_control::View;
 use highwater_disk::{Disk, File};
@@ -181,6 +182,15 @@ impl<T: Token> Solo<T> {
     pub fn fetch(&self, located: ReadLocated) -> Result<ReadAnswer, ReadError> {
         let reader = self.readers.get(located.group.0 as usize).and_then(Option::as_ref);
         located.fetch(reader)
+    }
+
+    /// Fetches bytes of a snapshot's part that were located.
+    /// # Errors
+    /// `Moved` if they must be located again, or what is wrong.
+    pub fn fetch_object(&self, located: &ObjectLocated) -> Result<Bytes, ReadError> {
+        let reader = self.readers.get(located.group.0 as usize).and_then(Option::as_ref);
+        let missing = || ReadError::Log("the group's files were not opened".to_owned());
+        reader.ok_or_else(missing)?.read(&located.plan)
     }
 
     /// Scrubs everything that is stored; what is damaged, with the streams concerned.

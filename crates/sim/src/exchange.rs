@@ -54,10 +54,23 @@ impl World {
         let token = self.next;
         let (party, ask) = (*from, ask.clone());
         let write = match &ask {
+            Ask::Commit { write, .. } => {
+                self.ask_snapshot(token, &ask);
+                Some(*write)
+            }
+            Ask::Snapshot { .. } => {
+                self.ask_snapshot(token, &ask);
+                None
+            }
+            Ask::Control { operation, order } => {
+                self.oracle.control.arrived(*order);
+                self.server.control(token, operation.clone(), now_ms);
+                None
+            }
             Ask::Write { path, operation, write } => {
                 let early = self.random.below(8) == 0 && self.server.early(token, path, operation);
                 if !early {
-                    self.oracle.arrived(*write);
+                    self.oracle.arrived(*write, self.server.wall(now_ms));
                     self.server.write(token, path.clone(), operation.clone(), now_ms);
                 }
                 Some(*write)
@@ -71,7 +84,8 @@ impl World {
                 None
             }
         };
-        self.executions.insert(token, Execution { call, party, ask, write, returns });
+        let located = None;
+        self.executions.insert(token, Execution { call, party, ask, write, returns, located });
         self.plan_turn();
     }
 
@@ -84,15 +98,12 @@ impl World {
 
     pub(crate) fn take_answers(&mut self, answers: Vec<(u64, Answer)>) -> Checked {
         let now_ms = self.schedule.now_ms();
-        for (token, answer) in &answers {
-            let write = self.executions.get(token).and_then(|execution| execution.write);
-            if let (Some(write), Answer::Write(answer)) = (write, answer) {
-                meet(&mut self.trace, answer);
-                self.oracle.answered(write, answer)?;
-            }
-        }
+        self.take_in(&answers)?;
         // The streams are looked at before the answers leave: what they promise must be there already.
         self.oracle.look(&mut self.server, now_ms)?;
+        if self.oracle.take_ended() {
+            self.trace.meet("a stream was over");
+        }
         if let Some(death) = self.server.must_die() {
             return self.server_dies(death, "its disk or its log failed");
         }
@@ -103,8 +114,21 @@ impl World {
                     if let (Some(write), Ok(WriteAnswer { result: Ok(outcome), .. })) = (execution.write, &answer) {
                         self.oracle.acknowledged(write, outcome)?;
                     }
-                    Reply::Written(wire::written(execution.ask.kind(), &answer))
+                    if execution.ask.is_told() {
+                        let ask = execution.ask.clone();
+                        self.told_write(&ask, &answer)?
+                    } else {
+                        Reply::Written(wire::written(execution.ask.kind(), &answer))
+                    }
                 }
+                Answer::Control(answer) => {
+                    let ask = execution.ask.clone();
+                    self.control_answered(&ask, &answer)?
+                }
+                Answer::Snapshot(answer) => match self.snapshot_answered(token, answer)? {
+                    Some(reply) => reply,
+                    None => continue,
+                },
                 Answer::Head(answer) => {
                     let limit = self.swarm.request_bytes_max;
                     Reply::Head(wire::head(self.server.cluster_id(), limit, answer))
@@ -120,8 +144,8 @@ impl World {
                 }
                 Answer::Read(Ok(Err(refusal))) => Reply::Read(wire::piece(Ok(Err(refusal)))),
                 Answer::Read(Err(unavailable)) => Reply::Read(wire::piece(Err(unavailable))),
-                // Nobody here changes keys or accounts, copies a checkpoint, or reads a snapshot.
-                Answer::Control(_) | Answer::Pin(_) | Answer::Snapshot(_) | Answer::Located(_) => continue,
+                // Nobody here copies a checkpoint, and parts are located by the oracle alone.
+                Answer::Pin(_) | Answer::Located(_) => continue,
                 Answer::Early(answer) => match self.early(token, answer)? {
                     Some(reply) => reply,
                     None => continue,
@@ -129,7 +153,7 @@ impl World {
             };
             self.leave(token, reply);
         }
-        Ok(())
+        self.oracle.check_usage(&self.server)
     }
 
     /// The answer from a write's head alone; nothing if the write itself must be done.
@@ -141,7 +165,7 @@ impl World {
         let (write, kind) = (*write, WriteKind::Keyed);
         match answer {
             Ok(None) => {
-                self.oracle.arrived(write);
+                self.oracle.arrived(write, self.server.wall(now_ms));
                 self.server.write(token, path.clone(), operation.clone(), now_ms);
                 self.plan_turn();
                 Ok(None)
@@ -162,8 +186,15 @@ impl World {
     }
 
     pub(crate) fn fetch(&mut self, token: u64) -> Checked {
-        let Some(Ask::Read(request)) = self.executions.get(&token).map(|execution| execution.ask.clone()) else {
-            return Ok(());
+        let request = match self.executions.get(&token).map(|execution| &execution.ask) {
+            Some(Ask::Read(request)) => request.clone(),
+            Some(Ask::Commit { .. } | Ask::Snapshot { .. }) => {
+                if let Some(reply) = self.fetch_objects(token)? {
+                    self.leave(token, reply);
+                }
+                return Ok(());
+            }
+            _ => return Ok(()),
         };
         match self.server.fetch(token) {
             None => {}
@@ -236,18 +267,24 @@ impl World {
 }
 
 /// Counts what an answer shows.
-fn meet(trace: &mut Trace, answer: &Result<WriteAnswer, Unavailable>) {
+pub(crate) fn meet(trace: &mut Trace, answer: &Result<WriteAnswer, Unavailable>) {
     let what = match answer {
         Ok(WriteAnswer { result: Ok(outcome), .. }) => match outcome {
             Outcome::Repeated(_) => "a write was repeated",
             Outcome::Deleted => "a raw stream was deleted",
             Outcome::Appended { closed: true, .. } => "a raw stream was closed",
             Outcome::Applied(receipt) if receipt.closed_epoch.is_some() => "a claim closed an epoch",
+            Outcome::PartStaged { .. } => "a part was staged",
+            Outcome::PartsDiscarded { .. } => "parts were discarded",
+            Outcome::Published { .. } => "a snapshot was published",
+            Outcome::Retained { .. } => "a stream's front was given up",
             _ => return,
         },
         Ok(WriteAnswer { result: Err(refusal), .. }) => match refusal {
             Refusal::EpochClosedByClaim { .. } | Refusal::EpochStale { .. } => "a raw producer was fenced",
             Refusal::ProducerExpired { .. } => "a raw producer was forgotten",
+            Refusal::SnapshotDigestMismatch => "a snapshot had another digest",
+            Refusal::UnknownPart { .. } => "a part was gone when a snapshot was made of it",
             _ => return,
         },
         Err(Unavailable::WalDiskPressure) => "the server's log had no space",

@@ -9,6 +9,7 @@ use crate::world::{Event, World};
 use highwater_base::Random;
 use highwater_disk::SimDisk;
 use highwater_disk::sim::{EIO, Operation};
+use highwater_sqlite::bind::BoundStream;
 
 /// Processes that one stream's database has at the most, over a run.
 const TAKEOVERS_MAX: usize = 8;
@@ -67,8 +68,10 @@ impl World {
             FaultKind::ClockJump => {
                 let hours = self.random.below(400) as i64 - 100;
                 self.server.jump(hours * 3_600_000);
+                self.oracle.clock_jumped();
                 Ok(())
             }
+            FaultKind::ServerOldFiles => self.old_files(),
             FaultKind::RequestLimit => {
                 self.swarm.request_bytes_max = REQUEST_LIMITS[self.random.below(REQUEST_LIMITS.len() as u64) as usize];
                 Ok(())
@@ -92,6 +95,27 @@ impl World {
         self.server.death_at_stop = death;
         let operation = self.server.disk.operations() + 1 + self.random.below(30);
         self.server.disk.stop_at(operation);
+        Ok(())
+    }
+
+    /// Takes a copy of the server's files, or puts an earlier one in their place and says so.
+    fn old_files(&mut self) -> Checked {
+        let taken = match &self.copy {
+            Some(taken) if self.random.below(3) > 0 => taken,
+            _ => {
+                // What is known must be what the files hold.
+                if self.oracle.is_settled() && !self.verify_due && !self.server.disk.stopped() {
+                    self.copy = Some((self.server.copy(), self.oracle.remember()));
+                }
+                return Ok(());
+            }
+        };
+        self.trace.mix(self.server.disk.trace_hash());
+        self.server.restore(&taken.0)?;
+        self.oracle.rewind(&taken.1);
+        self.trace.meet("the server's files were old");
+        self.trace.note(self.schedule.now_ms(), format_args!("the server's files are those of before"));
+        self.server_is_down();
         Ok(())
     }
 
@@ -150,6 +174,9 @@ impl World {
         let stream = self.databases[index].stream.clone();
         let processes = self.databases.iter().filter(|database| database.stream == stream).count();
         let Some(bound) = self.bound.iter().find(|bound| bound.url == stream).cloned() else { return Ok(()) };
+        // The stream may have been told of a restore since the last one.
+        let Some(incarnation) = self.oracle.token(&stream) else { return Ok(()) };
+        let bound = BoundStream { incarnation, ..bound };
         if processes >= TAKEOVERS_MAX && !self.healed {
             return Ok(());
         }

@@ -15,6 +15,19 @@ pub enum Invariant {
     OffsetsContiguous,
     /// Under one producer's key every number applies once and in order, and nothing of an older epoch after a claim.
     EpochsInOrder,
+    /// What a stream was given up below never goes back.
+    RetainedNeverGoesBack,
+    /// A published snapshot is there with the bytes of its digest until a later one takes its place, and an acknowledged
+    /// part until a snapshot takes it, or it is discarded or too old.
+    SnapshotIsWhole,
+    /// A stream that ends by itself is there until its time is over, and not after.
+    TimeIsKept,
+    /// After a restore of the server's files every stream has another token, and says how much it shares with the old.
+    RestoreIsTold,
+    /// A key that was revoked is refused from then on, whatever crashes.
+    RevokedStaysRevoked,
+    /// A bucket is said to hold what is stored in it.
+    UsageIsWhatIsStored,
     /// A deleted history never comes back, a closed stream never grows, and neither happens unasked.
     DeletedStaysDeleted,
     /// After every restart the log and the stores agree: every group serves, and no verdict speaks of damage.
@@ -43,6 +56,12 @@ impl Invariant {
             Self::NothingUnwritten => "nothing is in a stream that nobody wrote to it, or that was refused",
             Self::OffsetsContiguous => "a stream is whole writes one after another",
             Self::EpochsInOrder => "every number of a key applies once, in order, and no older epoch after a claim",
+            Self::RetainedNeverGoesBack => "what a stream was given up below never goes back",
+            Self::SnapshotIsWhole => "a published snapshot and an acknowledged part are there with their bytes",
+            Self::TimeIsKept => "a stream that ends by itself is there until its time is over, and not after",
+            Self::RestoreIsTold => "after a restore of the server's files every stream says so by its token",
+            Self::RevokedStaysRevoked => "a key that was revoked is refused from then on, whatever crashes",
+            Self::UsageIsWhatIsStored => "a bucket is said to hold what is stored in it",
             Self::DeletedStaysDeleted => "what is deleted stays deleted, what is closed stays closed",
             Self::RestartAgrees => "after every restart the log and the stores agree",
             Self::StreamIsLogPrefix => "a database's stream is claims and a prefix of its owners' logs",

@@ -13,7 +13,7 @@
 //! - [`run`]: a run and its phases; [`world`]: who is there and what happens next; [`schedule`]: virtual time
 //! - [`swarm`]: what a run is made of; [`faults`]: what goes wrong
 //! - [`server`], [`database`], [`clients`] with [`ops`]: who takes part
-//! - [`network`], [`message`], [`wire`], [`exchange`]: what goes between them
+//! - [`network`], [`message`], [`wire`], [`exchange`], [`objects`]: what goes between them
 //! - [`oracle`], [`invariants`]: what must be true
 //! - [`trace`]: what happened, and its hash
 //!
@@ -36,6 +36,7 @@ pub mod faults;
 pub mod invariants;
 pub mod message;
 pub mod network;
+pub mod objects;
 pub mod ops;
 pub mod oracle;
 pub mod run;

@@ -12,6 +12,11 @@ const HEAL_MS: u64 = 240_000;
 /// Events after which a healed world that has not converged never will.
 const HEAL_EVENTS: u64 = 60_000;
 
+/// Milliseconds after which every stream that can end by itself has ended: more than a clock ever jumps back in a run.
+const RUN_OUT_MS: i64 = 10 * 365 * 24 * 3_600_000;
+/// Tenths of a second after which all of them are removed.
+const RUN_OUT_TICKS: u32 = 30;
+
 /// What a clean run did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
@@ -182,5 +187,22 @@ fn scan(world: &mut World) -> Checked {
     for index in 0..world.bound.len() {
         world.take_over(index)?;
     }
-    Ok(())
+    run_out(world)
+}
+
+/// Time passes until every stream that ends by itself has ended and every part is too old, and the server is held to
+/// what is left.
+fn run_out(world: &mut World) -> Checked {
+    world.server.jump(RUN_OUT_MS);
+    world.oracle.clock_jumped();
+    for _ in 0..RUN_OUT_TICKS {
+        world.server.tick()?;
+        world.server.sync();
+        let answers = world.server.answers();
+        world.take_answers(answers)?;
+    }
+    let now_ms = world.now_ms();
+    let verified = world.oracle.verify(&mut world.server, now_ms)?;
+    hold(Invariant::AcknowledgedIsThere, verified, || "the server does not give what it has".to_owned())?;
+    world.oracle.check_run_out(&world.server)
 }

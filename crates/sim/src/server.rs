@@ -3,19 +3,27 @@
 use crate::invariants::{Checked, Invariant, hold, violated};
 use crate::swarm::Swarm;
 use highwater_base::random::SplitMix;
-use highwater_base::{Incarnation, Millis, Offset};
+use highwater_base::{Millis, Random};
+use highwater_control::View;
 use highwater_disk::{Disk, SimDisk};
-use highwater_node::shard::{Answer, Input, Proposal, ReadLocated};
+use highwater_node::restored;
+use highwater_node::shard::{Answer, Input, Proposal, ReadLocated, SnapshotQuestion};
 use highwater_node::solo::Solo;
 use highwater_node::{Config, GroupState, ReadAnswer, ReadRequest};
 use highwater_store::ReadError;
-use highwater_stream::{Head, Operation, ReadFrom, Refusal};
+use highwater_stream::Operation;
+use std::path::Path;
 use std::sync::Arc;
 
-/// The token of the oracle's own questions, which are answered at once.
-const PROBE: u64 = u64::MAX;
+mod probe;
+
+/// Where the server keeps its data on its disk.
+const DATA: &str = "/data";
 /// Wall-clock milliseconds at the start of a run.
 const EPOCH_MS: u64 = 1_800_000_000_000;
+
+/// Milliseconds of a tick.
+const TICK_MS: u64 = 100;
 
 /// How the server goes down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +57,7 @@ impl Server {
     #[must_use]
     pub fn new(swarm: &Swarm, seed: u64) -> Self {
         let segments = 8;
-        let mut config = Config::new("/data");
+        let mut config = Config::new(DATA);
         config.groups = swarm.groups;
         config.wal_segment_bytes = swarm.segment_bytes;
         config.wal_bytes_max = segments * swarm.segment_bytes;
@@ -124,7 +132,7 @@ impl Server {
 
     fn check_groups(&self) -> Checked {
         for group in self.node.as_ref().map(|node| node.core().status()).unwrap_or_default() {
-            let sound = matches!(group.state, GroupState::Serving | GroupState::Starting);
+            let sound = matches!(group.state, GroupState::Serving | GroupState::Starting | GroupState::HistoryPending);
             hold(Invariant::RestartAgrees, sound, || format!("group {} is {:?}", group.id, group.state))?;
         }
         Ok(())
@@ -189,6 +197,17 @@ impl Server {
         self.inbox.push(Input::Write { token, proposal });
     }
 
+    /// Takes a change of the control plane in.
+    pub fn control(&mut self, token: u64, operation: highwater_control::Operation, now_ms: u64) {
+        let proposal = Proposal::control(self.wall(now_ms), operation);
+        self.inbox.push(Input::Write { token, proposal });
+    }
+
+    /// Takes a question about a snapshot in.
+    pub fn snapshot(&mut self, token: u64, question: SnapshotQuestion) {
+        self.inbox.push(Input::Snapshot { token, question });
+    }
+
     /// Takes in the head of a keyed, tokened write, for an early answer; `false` if it is none.
     pub fn early(&mut self, token: u64, path: &str, operation: &Operation) -> bool {
         let Operation::Append(append) = operation else { return false };
@@ -222,6 +241,42 @@ impl Server {
         }
     }
 
+    /// What the control plane published last; nothing before it serves.
+    #[must_use]
+    pub fn view(&self) -> Option<&Arc<View>> {
+        self.node.as_ref().and_then(Solo::control)
+    }
+
+    /// Bytes that a bucket is said to hold.
+    #[must_use]
+    pub fn stored_bytes(&self, bucket: &str) -> u64 {
+        self.node.as_ref().map_or(0, |node| node.core().stored_bytes(bucket))
+    }
+
+    /// Whether there are answers that came out of the oracle's turns.
+    #[must_use]
+    pub fn answers_wait(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// A copy of its files as they are, as a snapshot of the file system would be.
+    pub fn copy(&mut self) -> SimDisk {
+        self.disk.fork(self.random.next_u64())
+    }
+
+    /// Puts a copy of its files in the place of those that it has, and says so as an operator does.
+    /// # Errors
+    /// `RestoreIsTold` if that cannot be said.
+    pub fn restore(&mut self, copy: &SimDisk) -> Checked {
+        self.die(Death::Process);
+        self.disk = copy.fork(self.random.next_u64());
+        self.disk.set_capacity(None);
+        match restored::mark(&self.disk, Path::new(DATA), &mut self.random) {
+            Ok(_) => Ok(()),
+            Err(error) => violated(Invariant::RestoreIsTold, error.to_string()),
+        }
+    }
+
     /// Whether something waits for the log.
     #[must_use]
     pub fn sync_waits(&self) -> bool {
@@ -237,8 +292,11 @@ impl Server {
     /// # Errors
     /// `RestartAgrees` if a group stopped.
     pub fn tick(&mut self) -> Checked {
+        let wall = self.wall(self.now_ms);
         if let Some(node) = &mut self.node {
-            node.pass(100);
+            // The node lets its clock go on by as much: it must not be ahead of the world's.
+            node.set_wall(Millis(wall.0.saturating_sub(TICK_MS)));
+            node.pass(TICK_MS);
         }
         if self.must_die().is_none() { self.check_groups() } else { Ok(()) }
     }
@@ -264,55 +322,5 @@ impl Server {
             self.inbox.push(Input::Read { token, request });
         }
         Some(fetched)
-    }
-
-    /// What the server says of a stream now, without the network; nothing if it cannot tell.
-    pub fn probe_head(&mut self, path: &str, now_ms: u64) -> Option<Result<Head, Refusal>> {
-        let at = self.wall(now_ms);
-        match self.probe(Input::Head { token: PROBE, path: path.to_owned(), at })? {
-            Answer::Head(Ok(answer)) => Some(answer),
-            _ => None,
-        }
-    }
-
-    /// The bytes of a stream from an offset on, without the network; nothing if it cannot tell.
-    pub fn probe_read(
-        &mut self,
-        path: &str,
-        incarnation: Incarnation,
-        from: Offset,
-    ) -> Option<Result<ReadAnswer, ReadError>> {
-        let request = ReadRequest {
-            path: path.to_owned(),
-            incarnation: Some(incarnation),
-            from: ReadFrom::At(from),
-            length_max: u64::MAX,
-            leader: false,
-            wait_ms: None,
-        };
-        let mut attempts = 0;
-        loop {
-            let located = match self.probe(Input::Read { token: PROBE, request: request.clone() })? {
-                Answer::Read(Ok(Ok(located))) => located,
-                _ => return None,
-            };
-            let fetched = self.node.as_ref()?.fetch(located);
-            // A fault of the disk that was meant for somebody else is over with the first attempt.
-            let passes = matches!(fetched, Err(ReadError::Io { .. } | ReadError::Log(_) | ReadError::Moved));
-            attempts += 1;
-            if !passes || attempts == 4 {
-                return Some(fetched);
-            }
-        }
-    }
-
-    /// Asks a question that is answered in its own turn. Answers to others that come with it are kept.
-    fn probe(&mut self, input: Input<u64>) -> Option<Answer> {
-        let node = self.node.as_mut()?;
-        self.kept.extend(node.answers());
-        node.turn([input]);
-        let (found, others): (Vec<_>, Vec<_>) = node.answers().into_iter().partition(|(token, _)| *token == PROBE);
-        self.kept.extend(others);
-        found.into_iter().next().map(|(_, answer)| answer)
     }
 }

@@ -20,6 +20,12 @@ pub struct Swarm {
     pub producers: usize,
     /// Clients without a key.
     pub visitors: usize,
+    /// Clients that publish snapshots of raw streams, and give their fronts up.
+    pub publishers: usize,
+    /// Clients that change keys, accounts and plans.
+    pub administrators: usize,
+    /// Whether some of the raw streams end by themselves.
+    pub expires: bool,
     /// Databases, each with its own stream.
     pub databases: usize,
     /// Bytes of a segment of the server's log.
@@ -63,6 +69,8 @@ pub enum FaultKind {
     ServerFull,
     /// The server's wall clock jumps.
     ClockJump,
+    /// A copy of the server's files is taken, or put in their place.
+    ServerOldFiles,
     /// A layer before the server takes other sizes of requests than before.
     RequestLimit,
     /// A party is cut off from the server for a while.
@@ -85,13 +93,14 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::ServerCrash,
         Self::ServerPowerLoss,
         Self::ServerStop,
         Self::ServerEio,
         Self::ServerFull,
         Self::ClockJump,
+        Self::ServerOldFiles,
         Self::RequestLimit,
         Self::Cut,
         Self::DatabaseCrash,
@@ -121,6 +130,9 @@ impl Swarm {
             streams: 1 + random.below(3) as usize,
             producers: if databases == 0 { 2 + random.below(4) } else { random.below(4) } as usize,
             visitors: random.below(4) as usize,
+            publishers: random.below(3) as usize,
+            administrators: random.below(2) as usize,
+            expires: random.below(3) == 0,
             databases,
             segment_bytes: pick(&[128 << 10, 256 << 10], random),
             checkpoint_bytes: pick(&[24 << 10, 96 << 10, 256 << 10], random),

@@ -7,7 +7,7 @@ use std::fmt;
 const LINES_MAX: usize = 400;
 
 /// What runs are meant to meet: a simulator that never comes to these proves nothing about them.
-pub const MEETINGS: [&str; 27] = [
+pub const MEETINGS: [&str; 37] = [
     "the server died in the middle of a write",
     "the server's machine lost power",
     "the server's log failed",
@@ -22,6 +22,16 @@ pub const MEETINGS: [&str; 27] = [
     "a raw stream was closed",
     "a raw producer was fenced",
     "a raw producer was forgotten",
+    "a part was staged",
+    "parts were discarded",
+    "a snapshot was published",
+    "a snapshot had another digest",
+    "a part was gone when a snapshot was made of it",
+    "a snapshot was read",
+    "a stream's front was given up",
+    "a stream was over",
+    "a key was revoked",
+    "the server's files were old",
     "a database was recovered after a loss of power",
     "a database lost commits that nobody had",
     "an unconfirmed commit survived",

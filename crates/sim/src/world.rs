@@ -1,19 +1,20 @@
 //! One world from one seed: everything that happens, in the order of virtual time, on one thread.
 
-use crate::clients::{Client, Producer, Visitor};
+use crate::clients::{Administrator, Client, Producer, Publisher, Visitor};
 use crate::database::{Context, Database};
 use crate::invariants::{Checked, Invariant, Violation, hold};
 use crate::message::{Ask, Party, Reply, WriteId};
 use crate::network::{Network, Return};
 use crate::ops::Draft;
-use crate::oracle::Oracle;
+use crate::oracle::{Memory, Oracle};
 use crate::schedule::Schedule;
 use crate::server::Server;
 use crate::swarm::Swarm;
 use crate::trace::Trace;
 use highwater_base::random::SplitMix;
 use highwater_base::{Offset, Random};
-use highwater_node::shard::Answer;
+use highwater_disk::SimDisk;
+use highwater_node::shard::{Answer, SnapshotAnswer};
 use highwater_sqlite::batch::CONTENT_TYPE;
 use highwater_sqlite::bind::BoundStream;
 use highwater_stream::{Create, Operation};
@@ -67,6 +68,8 @@ pub(crate) struct Execution {
     pub(crate) ask: Ask,
     pub(crate) write: Option<WriteId>,
     pub(crate) returns: Return,
+    /// The snapshot whose bytes are to be read, and then handed out or published.
+    pub(crate) located: Option<SnapshotAnswer>,
 }
 
 /// The world.
@@ -100,6 +103,8 @@ pub struct World {
     pub(crate) executions: BTreeMap<u64, Execution>,
     pub(crate) next: u64,
     pub(crate) turn_due: bool,
+    /// A copy of the server's files, with what was known when it was taken.
+    pub(crate) copy: Option<(SimDisk, Memory)>,
     sync_due: bool,
 }
 
@@ -128,6 +133,7 @@ impl World {
             executions: BTreeMap::new(),
             next: 0,
             turn_due: false,
+            copy: None,
             sync_due: false,
             swarm,
         };
@@ -155,6 +161,8 @@ impl World {
         for _ in 0..self.swarm.visitors {
             self.clients.push(Client::Visitor(Visitor { paths: paths.clone() }));
         }
+        self.clients.extend((0..self.swarm.publishers).map(|_| Client::Publisher(Publisher { paths: paths.clone() })));
+        self.clients.extend((0..self.swarm.administrators).map(|_| Client::Administrator(Administrator)));
         for index in 0..self.clients.len() {
             self.schedule.after(self.random.below(50), Event::Act(Party::Client(index)));
         }
@@ -174,7 +182,7 @@ impl World {
     fn bind(&mut self, index: usize, path: &str) -> Checked {
         let draft = &mut self.draft();
         let new_incarnation = highwater_base::Incarnation::issue(draft.random);
-        let deed = crate::oracle::register::Deed::Create(new_incarnation);
+        let deed = crate::oracle::register::Deed::Create(new_incarnation, None);
         let write = draft.oracle.register.add(path, deed, None, false, bytes::Bytes::new());
         let create = Create {
             content_type: CONTENT_TYPE.to_owned(),
@@ -184,7 +192,7 @@ impl World {
             expiry: None,
             body: bytes::Bytes::new(),
         };
-        self.oracle.arrived(write);
+        self.oracle.arrived(write, self.server.wall(0));
         self.server.write(0, path.to_owned(), Operation::Create(create), 0);
         self.server.turn();
         self.server.sync();
@@ -210,7 +218,13 @@ impl World {
     }
 
     fn draft(&mut self) -> Draft<'_> {
-        Draft { oracle: &mut self.oracle, random: &mut self.random, body_bytes_max: self.swarm.body_bytes_max }
+        Draft {
+            wall: self.server.wall(self.schedule.now_ms()),
+            oracle: &mut self.oracle,
+            random: &mut self.random,
+            body_bytes_max: self.swarm.body_bytes_max,
+            expires: self.swarm.expires,
+        }
     }
 
     /// Virtual milliseconds.
@@ -298,9 +312,11 @@ impl World {
             Party::Client(index) => {
                 if !self.outstanding.contains_key(&party) {
                     let mut draft = Draft {
+                        wall: self.server.wall(now_ms),
                         oracle: &mut self.oracle,
                         random: &mut self.random,
                         body_bytes_max: self.swarm.body_bytes_max,
+                        expires: self.swarm.expires,
                     };
                     let asked = self.clients[index].act(quiet, &mut draft);
                     if let Some(ask) = asked {
@@ -384,6 +400,7 @@ impl World {
 
     pub(crate) fn server_is_down(&mut self) {
         self.verify_due = true;
+        self.oracle.server_died();
         for (_, execution) in std::mem::take(&mut self.executions) {
             if execution.write.is_some() {
                 self.trace.meet("a write's outcome was unknown");

@@ -4,6 +4,7 @@ use crate::command::Expiry;
 use crate::history::Group;
 use crate::outcome::{SnapshotHead, SnapshotPart};
 use crate::producer::Producers;
+use highwater_base::planted::{Bug, active};
 use highwater_base::{Incarnation, Millis, Offset};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -175,7 +176,7 @@ impl Stream {
     /// Its token in the group's present history. One that was not written since an event has another token, and keeps
     /// naming the history in which it was last written, through any number of events.
     pub fn identity(&self, group: &Group) -> Identity {
-        if self.history < group.events {
+        if self.history < group.events && !active(Bug::KeepTokens) {
             let previous = Some((self.incarnation, self.next));
             return Identity { incarnation: group.token(self.incarnation), previous };
         }

@@ -1,9 +1,13 @@
 //! Clients of raw streams. Each has one request out at a time.
 
+mod administrator;
 mod producer;
+mod publisher;
 mod visitor;
 
+pub use administrator::Administrator;
 pub use producer::Producer;
+pub use publisher::Publisher;
 pub use visitor::Visitor;
 
 use crate::message::{Ask, Reply};
@@ -16,6 +20,10 @@ pub enum Client {
     Producer(Producer),
     /// One that does anything, once.
     Visitor(Visitor),
+    /// One that publishes snapshots.
+    Publisher(Publisher),
+    /// One that changes keys, accounts and plans.
+    Administrator(Administrator),
 }
 
 impl Client {
@@ -23,7 +31,10 @@ impl Client {
     pub fn act(&mut self, quiet: bool, draft: &mut Draft<'_>) -> Option<Ask> {
         match self {
             Self::Producer(producer) => producer.act(quiet, draft),
-            Self::Visitor(visitor) => (!quiet).then(|| visitor.act(draft)),
+            _ if quiet => None,
+            Self::Visitor(visitor) => Some(visitor.act(draft)),
+            Self::Publisher(publisher) => publisher.act(draft),
+            Self::Administrator(administrator) => Some(administrator.act(draft)),
         }
     }
 
@@ -31,7 +42,7 @@ impl Client {
     pub fn answered(&mut self, reply: &Reply) {
         match self {
             Self::Producer(producer) => producer.answered(reply),
-            Self::Visitor(_) => {}
+            Self::Visitor(_) | Self::Publisher(_) | Self::Administrator(_) => {}
         }
     }
 
@@ -40,7 +51,7 @@ impl Client {
     pub fn is_done(&self) -> bool {
         match self {
             Self::Producer(producer) => producer.is_done(),
-            Self::Visitor(_) => true,
+            Self::Visitor(_) | Self::Publisher(_) | Self::Administrator(_) => true,
         }
     }
 }

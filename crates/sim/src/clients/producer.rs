@@ -80,7 +80,7 @@ impl Producer {
                 }
             }
             Reply::Written(answer) => self.written(&answer.outcome),
-            Reply::Read(_) => {}
+            Reply::Read(_) | Reply::Told { .. } => {}
         }
     }
 

@@ -191,6 +191,10 @@ impl Database {
             return Ok(());
         }
         context.trace.meet("synced() answered");
+        if self.is_renamed(context.oracle) {
+            // The server's files were restored, and this owner has not heard of it yet.
+            return Ok(());
+        }
         let Some(batches) = context.oracle.batches(&self.stream) else { return Ok(()) };
         let target = promise.target_lsn;
         hold(Invariant::SyncedIsOwned, target <= batches.lsn(), || {
@@ -223,9 +227,16 @@ impl Database {
         let reached = first.or_else(|| oracle.history(&self.stream).map(|history| history.end().0));
         let written = reached.is_some_and(|reached| reached > end);
         let rewound = oracle.databases.get(&self.lineage).is_some_and(|model| model.rewound);
+        let rewound = rewound || self.is_renamed(oracle);
         hold(Invariant::StopHasACause, claimed || written || rewound, || {
             format!("{} stopped: {reason}; claims: {claims:?}", self.name())
         })
+    }
+
+    /// Whether the stream has another token than the one that this database is bound to.
+    fn is_renamed(&self, oracle: &Oracle) -> bool {
+        let bound = self.engine.as_ref().map(|engine| engine.binding().incarnation);
+        bound != oracle.token(&self.stream)
     }
 
     /// Sends a request once everything that must be in the files before it is.
@@ -337,6 +348,7 @@ impl Database {
         let reply = match arrived {
             Arrived::Head(head) => Reply::Head(head),
             Arrived::Read(answer) => Reply::Read(answer),
+            Arrived::Told { .. } => return,
             Arrived::Written(answer) => Reply::Written {
                 answer,
                 body_bytes,

@@ -3,26 +3,40 @@
 
 mod append;
 mod close;
+mod commit;
+mod control;
 mod create;
 mod delete;
+mod discard;
 mod head;
 mod keyed;
+mod publish;
 mod read;
+mod retain;
+mod snapshot;
+mod stage;
 
 pub use append::append;
 pub use close::close;
+pub use commit::commit;
+pub use control::control;
 pub use create::create;
 pub use delete::delete;
+pub use discard::discard;
 pub use head::head;
 pub use keyed::keyed;
+pub use publish::publish;
 pub use read::read;
+pub use retain::retain;
+pub use snapshot::snapshot;
+pub use stage::stage;
 
 use crate::message::WriteId;
 use crate::oracle::Oracle;
 use crate::oracle::register::body;
 use bytes::Bytes;
-use highwater_base::Random;
 use highwater_base::random::SplitMix;
+use highwater_base::{Millis, Random};
 
 /// What every raw stream holds.
 const CONTENT_TYPE: &str = "application/octet-stream";
@@ -35,6 +49,10 @@ pub struct Draft<'a> {
     pub random: &'a mut SplitMix,
     /// Bytes of the largest body.
     pub body_bytes_max: u64,
+    /// Whether some streams end by themselves.
+    pub expires: bool,
+    /// The wall clock.
+    pub wall: Millis,
 }
 
 impl Draft<'_> {

@@ -26,9 +26,10 @@ pub struct Claimed {
 }
 
 /// The part of a record that has arrived.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Partial {
-    bytes: u64,
+    /// As it came, so that a copy of this can go on from it.
+    raw: Vec<u8>,
     pages: Vec<(u32, Page)>,
 }
 
@@ -42,6 +43,27 @@ pub struct Batches {
     lsn: u64,
     /// For each commit, who owned the stream, and where its record ends.
     commits: Vec<(Lineage, u64)>,
+}
+
+impl Clone for Batches {
+    fn clone(&self) -> Self {
+        let mut decoder = self.decoder.as_ref().and_then(|_| Decoder::new().ok());
+        let mut rest = &self.partial.raw[..];
+        while let Some(decoder) = decoder.as_mut().filter(|_| !rest.is_empty()) {
+            // It was decoded before, and what it says is known.
+            if decoder.next(&mut rest).is_err() {
+                break;
+            }
+        }
+        Self {
+            claims: self.claims.clone(),
+            decoder,
+            partial: self.partial.clone(),
+            image: self.image.clone(),
+            lsn: self.lsn,
+            commits: self.commits.clone(),
+        }
+    }
 }
 
 impl fmt::Debug for Batches {
@@ -117,7 +139,7 @@ impl Batches {
             let seen = format!("the batch at {offset} has epoch {}, the owner's is {owner:?}", header.epoch);
             return violated(Invariant::EpochsInOrder, seen);
         };
-        let expected = (self.lsn + 1, self.partial.bytes);
+        let expected = (self.lsn + 1, self.partial.raw.len() as u64);
         hold(Invariant::StreamIsLogPrefix, (header.lsn, header.offset) == expected, || {
             let found = (header.lsn, header.offset);
             format!("the batch at {offset} starts at (commit, byte) {found:?}, due is {expected:?}")
@@ -140,12 +162,12 @@ impl Batches {
                 Err(error) => return broken(error.to_string()),
             },
         };
-        let before = rest.len();
+        let before = *rest;
         let event = match decoder.next(rest) {
             Ok(event) => event,
             Err(error) => return broken(format!("commit {expected}: {error}")),
         };
-        self.partial.bytes += (before - rest.len()) as u64;
+        self.partial.raw.extend_from_slice(&before[..before.len() - rest.len()]);
         match event {
             None => {}
             Some(Event::Begin(header)) if header.lsn != expected => {

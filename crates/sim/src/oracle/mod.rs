@@ -4,11 +4,15 @@
 //! can have changed them. It never looks at a machine's insides.
 
 pub mod batches;
+pub mod control;
 pub mod history;
+mod kept;
+pub mod lifetime;
 pub mod paths;
 pub mod register;
+pub mod snapshots;
 
 pub use batches::Batches;
 pub use history::History;
-pub use paths::Oracle;
+pub use paths::{Memory, Oracle};
 pub use register::{Fact, Key, Register};

@@ -4,9 +4,9 @@ use crate::invariants::{Checked, Invariant, hold, violated};
 use crate::message::WriteId;
 use bytes::Bytes;
 use highwater_base::random::SplitMix;
-use highwater_base::{Digest, Incarnation, Offset, Random};
+use highwater_base::{Digest, Incarnation, Millis, Offset, Random};
 use highwater_node::{Unavailable, WriteAnswer};
-use highwater_stream::{Outcome, Receipt};
+use highwater_stream::{Expiry, Outcome, Receipt, SnapshotHead};
 use std::collections::BTreeMap;
 
 /// Bytes before the filler of a raw write's body: its number and its length, so that a stream tells what it is made of.
@@ -26,14 +26,37 @@ pub struct Key {
 /// What a write would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deed {
-    /// Make a stream with this token.
-    Create(Incarnation),
+    /// Make a stream with this token, which may end by itself.
+    Create(Incarnation, Option<Expiry>),
     /// Append under a key.
     Keyed(Key),
     /// Append.
     Keyless,
     /// Delete the stream.
     Delete,
+    /// Keep a part, under this number if it is free.
+    Stage(Incarnation),
+    /// Forget all parts that no snapshot took.
+    Discard,
+    /// Publish a snapshot.
+    Publish {
+        /// What names it.
+        head: SnapshotHead,
+        /// Whether its bytes have the digest that names it.
+        honest: bool,
+        /// The parts that it is made of, if they were staged.
+        parts: Vec<Incarnation>,
+    },
+    /// Give up what is below an offset.
+    Retain(Offset),
+}
+
+impl Deed {
+    /// Whether its bytes are appended to the stream.
+    #[must_use]
+    pub fn appends(&self) -> bool {
+        matches!(self, Self::Create(..) | Self::Keyed(_) | Self::Keyless)
+    }
 }
 
 /// Where a write's bytes are.
@@ -66,6 +89,10 @@ pub struct Fact {
     pub undecided: u32,
     /// Where it was found.
     pub place: Option<Place>,
+    /// The wall clock when it first reached the server.
+    pub at: Option<Millis>,
+    /// The life of the server in which it last reached it.
+    pub life: u64,
 }
 
 impl Fact {
@@ -77,7 +104,7 @@ impl Fact {
 }
 
 /// All writes.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Register {
     facts: Vec<Fact>,
     by_digest: BTreeMap<(String, Digest), WriteId>,
@@ -94,8 +121,9 @@ impl Register {
     pub fn add(&mut self, path: &str, deed: Deed, token: Option<Incarnation>, closes: bool, body: Bytes) -> WriteId {
         let id = self.next();
         self.by_digest.insert((path.to_owned(), Digest::of(&body)), id);
-        let (applied, undecided, place) = (false, 0, None);
-        self.facts.push(Fact { path: path.to_owned(), deed, token, closes, body, applied, undecided, place });
+        let path = path.to_owned();
+        let (applied, undecided, place, at, life) = (false, 0, None, None, 0);
+        self.facts.push(Fact { path, deed, token, closes, body, applied, undecided, place, at, life });
         id
     }
 
@@ -117,8 +145,32 @@ impl Register {
     }
 
     /// A request with this write reached the server.
-    pub fn arrived(&mut self, id: WriteId) {
-        self.facts[id.0].undecided += 1;
+    pub fn arrived(&mut self, id: WriteId, wall: Millis, life: u64) {
+        let fact = &mut self.facts[id.0];
+        fact.undecided += 1;
+        fact.at.get_or_insert(wall);
+        fact.life = life;
+    }
+
+    /// Everything of an earlier life of the server that has to do with snapshots is decided: what of it applied was
+    /// looked for. What appends is decided by where it is found.
+    pub fn settle_snapshots(&mut self, path: &str, life: u64) {
+        let settles = |fact: &Fact| {
+            let snapshots =
+                matches!(fact.deed, Deed::Stage(_) | Deed::Discard | Deed::Publish { .. } | Deed::Retain(_));
+            snapshots && fact.path == path && fact.life < life
+        };
+        self.facts.iter_mut().filter(|fact| settles(fact)).for_each(|fact| fact.undecided = 0);
+    }
+
+    /// The server became what it was when `earlier` was taken. What was sent since then may still arrive.
+    pub fn rewind(&mut self, earlier: &Self) {
+        for (index, fact) in self.facts.iter_mut().enumerate() {
+            match earlier.facts.get(index) {
+                Some(earlier) => *fact = earlier.clone(),
+                None => (fact.applied, fact.undecided, fact.place) = (false, 0, None),
+            }
+        }
     }
 
     /// The server answered one such request.
@@ -150,7 +202,8 @@ impl Register {
     pub fn found(&mut self, id: WriteId, place: Place) -> Checked {
         let fact = &mut self.facts[id.0];
         let what = || format!("write {} ({:?}) at {} of {}", id.0, fact.deed, place.start, fact.path);
-        hold(Invariant::NothingUnwritten, fact.possible(), || format!("{} was refused, or never sent", what()))?;
+        let appended = fact.possible() && fact.deed.appends();
+        hold(Invariant::NothingUnwritten, appended, || format!("{} was refused, or never sent", what()))?;
         hold(Invariant::DeletedStaysDeleted, fact.token.is_none_or(|token| token == place.token), || {
             format!("{} was meant for the history {:?} and is in {}", what(), fact.token, place.token)
         })?;

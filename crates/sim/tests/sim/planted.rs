@@ -40,6 +40,31 @@ fn sealing_a_batch_anew_for_a_retry_is_found() {
 }
 
 #[test]
+fn a_front_that_is_given_up_and_not_stored_is_found() {
+    found(Bug::ForgetRetained, 100, &[Invariant::RetainedNeverGoesBack]);
+}
+
+#[test]
+fn a_revocation_that_is_not_stored_is_found() {
+    found(Bug::ForgetRevocation, 100, &[Invariant::RevokedStaysRevoked]);
+}
+
+#[test]
+fn a_snapshot_with_another_digest_is_found() {
+    found(Bug::SkipSnapshotDigest, 60, &[Invariant::SnapshotIsWhole, Invariant::NothingUnwritten]);
+}
+
+#[test]
+fn parts_that_count_after_they_are_discarded_are_found() {
+    found(Bug::MiscountParts, 60, &[Invariant::UsageIsWhatIsStored]);
+}
+
+#[test]
+fn tokens_that_outlive_a_restore_are_found() {
+    found(Bug::KeepTokens, 60, &[Invariant::RestoreIsTold]);
+}
+
+#[test]
 fn a_dropped_part_is_found() {
     // The engine refuses to write such a seal down, so that nothing is sent any more and the backlog never drains.
     found(Bug::DropPart, 60, &[Invariant::StreamIsLogPrefix, Invariant::Heals]);

@@ -5,6 +5,7 @@ use crate::command::take_token;
 use crate::outcome::{ClosedEpoch, SnapshotHead, SnapshotPart};
 use crate::producer::{Producer, Producers};
 use highwater_base::codec::{DecodeError, Reader, Writer};
+use highwater_base::planted::{Bug, active};
 use highwater_base::{Digest, Millis, Offset};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ const OFFSET_END: u64 = 1 << 63;
 pub(crate) fn encode(w: &mut Writer, stream: &Stream) {
     w.u64(stream.incarnation.get());
     w.bytes(stream.path.as_bytes()).bytes(stream.content_type.as_bytes());
-    w.u64(stream.next.0).u64(stream.retained.0).bool(stream.closed).u64(stream.history);
+    let retained = if active(Bug::ForgetRetained) { Offset(0) } else { stream.retained };
+    w.u64(stream.next.0).u64(retained.0).bool(stream.closed).u64(stream.history);
     w.option(stream.rare.as_deref(), put_rare);
     w.u32(u32::try_from(stream.producers.len()).expect("producers are capped far below 2^32"));
     for producer in stream.producers.iter() {

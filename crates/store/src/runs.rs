@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 /// Bytes collected for one write.
 const WRITE_BYTES: usize = 1 << 20;
-/// Bytes that are written before they are synced. The log's syncs share the disk, and each waits for what a disk has
-/// taken on before it: two mebibytes take about a millisecond, and a whole checkpoint of them took thirty.
-const SYNC_BYTES: u64 = 2 << 20;
+/// Bytes that are written before they are synced, so that a checkpoint that has much to do neither fills the system's cache
+/// nor lets one sync of the log wait for all of it. Smaller pieces make a checkpoint slower than the log at its fastest: each
+/// waits behind a batch of the log. With two mebibytes the log filled up.
+const SYNC_BYTES: u64 = 32 << 20;
 /// The smallest part of a run that is split off to fill a file; less is left unused, at most 0.4 % of it.
 const SPLIT_BYTES_MIN: u64 = 256 << 10;
 

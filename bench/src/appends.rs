@@ -1,6 +1,6 @@
 //! Appends over HTTP against the round trip, the sync and the no-op rate.
 
-use crate::calibrate::Calibration;
+use crate::calibrate::{self, Calibration};
 use crate::cell::{Cell, Row};
 use crate::load::{self, Load, Report};
 use crate::server::Highwater;
@@ -41,7 +41,13 @@ pub fn cells() -> Vec<Cell> {
             let measure = move |directory: &Path, limits: &Calibration, duration: Duration| {
                 let server = Highwater::start(directory)?;
                 let report = run(&server.subject(), &load, duration)?;
-                Ok(rows(&load, &report, Some(limits)))
+                let mut rows = rows(&load, &report, Some(limits));
+                if load.writers == 1 && load.bytes == 256 {
+                    let least = calibrate::round_trip_synced(directory, duration)?.p50;
+                    rows.push(Row::figure("p50 of a no-op that writes and syncs", least, "µs"));
+                    rows.push(Row::figure("p50 / that", report.latency_us.p50 / least, ""));
+                }
+                Ok(rows)
             };
             Cell { name, durability: SYNCED, run: Box::new(measure) }
         })

@@ -3,10 +3,13 @@
 use crate::load;
 use crate::quantiles::Quantiles;
 use anyhow::Result;
+use axum::http::StatusCode;
 use axum::{Router, routing::post};
-use highwater_disk::{Disk as _, OpenMode, OsDisk};
+use highwater_disk::{Disk as _, File, OpenMode, OsDisk};
 use serde::Serialize;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// What this machine can do at this moment.
@@ -43,24 +46,57 @@ impl Calibration {
     }
 }
 
+const BLOCK_BYTES: usize = 4096;
+const FILE_BYTES: usize = 16 << 20;
+
+/// A file that was filled with zeros, to be written block by block, again and again.
+struct Zeroed {
+    file: Arc<dyn File>,
+    block: AtomicU64,
+}
+
+impl Zeroed {
+    fn make(path: &Path) -> Result<Self> {
+        let file = OsDisk::new().open(path, OpenMode::Create)?;
+        file.write_at(&vec![0; FILE_BYTES], 0)?;
+        file.sync_all()?;
+        Ok(Self { file, block: AtomicU64::new(0) })
+    }
+
+    fn write_and_sync(&self) -> std::io::Result<()> {
+        let block = self.block.fetch_add(1, Ordering::Relaxed) % (FILE_BYTES / BLOCK_BYTES) as u64;
+        self.file.write_at(&[0x5a; BLOCK_BYTES], block * BLOCK_BYTES as u64)?;
+        self.file.sync_data()
+    }
+}
+
 fn sync(directory: &Path, duration: Duration) -> Result<Quantiles> {
-    const FILE_BYTES: usize = 16 << 20;
     let path = directory.join("calibration");
-    let file = OsDisk::new().open(&path, OpenMode::Create)?;
-    file.write_at(&vec![0; FILE_BYTES], 0)?;
-    file.sync_all()?;
-    let block = [0x5a_u8; 4096];
+    let zeroed = Zeroed::make(&path)?;
     let mut quantiles = Quantiles::recorder();
-    let (start, mut at) = (Instant::now(), 0);
+    let start = Instant::now();
     while start.elapsed() < duration {
         let begun = Instant::now();
-        file.write_at(&block, at)?;
-        file.sync_data()?;
+        zeroed.write_and_sync()?;
         quantiles.record(begun.elapsed());
-        at = (at + 4096) % FILE_BYTES as u64;
     }
     std::fs::remove_file(path)?;
     Ok(quantiles.finish())
+}
+
+/// One POST of 256 B at a time to a server that writes 4 KiB and syncs them before each answer, and does nothing else,
+/// microseconds. More than a round trip and a sync after each other: processors rest while the disk works.
+pub fn round_trip_synced(directory: &Path, duration: Duration) -> Result<Quantiles> {
+    let path = directory.join("calibration");
+    let zeroed = Arc::new(Zeroed::make(&path)?);
+    let answer = async move |_: axum::body::Bytes| match zeroed.write_and_sync() {
+        Ok(()) => StatusCode::NO_CONTENT,
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let server = load::Server::start(Router::new().route("/", post(answer)))?;
+    let report = load::no_op(server.address(), 1, 256, duration)?;
+    std::fs::remove_file(path)?;
+    Ok(report.latency_us)
 }
 
 fn no_op(duration: Duration) -> Result<(Quantiles, f64)> {

@@ -20,7 +20,7 @@ pub struct Key {
 }
 
 /// Every setting of `highwater serve`.
-pub const KEYS: [Key; 14] = [
+pub const KEYS: [Key; 15] = [
     Key { name: "data", default: "./highwater-data", help: "Directory that holds everything the server keeps" },
     Key {
         name: "listen",
@@ -64,6 +64,11 @@ pub const KEYS: [Key; 14] = [
         help: "Bytes a second that the scrub reads to find damage, a quarter of it while requests are served; 0 turns it off",
     },
     Key {
+        name: "hot_metadata_bytes",
+        default: "67108864",
+        help: "Bytes of memory for what is known of streams beside their bytes, at least 4 MiB; what does not fit is read from disk when it is asked for",
+    },
+    Key {
         name: "compaction_bytes_per_second",
         default: "33554432",
         help: "Bytes a second that are copied out of data files of which half or more was deleted; 0 turns that off",
@@ -80,6 +85,9 @@ pub const KEYS: [Key; 14] = [
         help: "Whether every request is logged, one line each: true or false",
     },
 ];
+
+/// The smallest room for the metadata of streams that is taken, in bytes.
+const HOT_METADATA_BYTES_MIN: u64 = 4 << 20;
 
 impl Key {
     /// The flag, without its hyphens in front.
@@ -252,6 +260,17 @@ impl Settings {
         self.number("scrub_bytes_per_second")
     }
 
+    /// Bytes of memory for the metadata of streams.
+    ///
+    /// # Errors
+    /// If it is no number, or below 4 MiB: each of the groups needs room for the streams that it works on.
+    pub fn hot_metadata_bytes(&self) -> Result<u64> {
+        match self.number("hot_metadata_bytes")? {
+            bytes if bytes >= HOT_METADATA_BYTES_MIN => Ok(bytes),
+            bytes => bail!("hot_metadata_bytes = {bytes} is below {HOT_METADATA_BYTES_MIN} (4 MiB)"),
+        }
+    }
+
     /// Bytes a second that compaction copies.
     ///
     /// # Errors
@@ -351,6 +370,7 @@ mod tests {
         assert!(error.contains("groups") && error.contains("environment"), "{error}");
         assert!(settings(&[("groups", "0")], &[], "").unwrap().groups().is_err());
         assert!(settings(&[("log_bytes_max", "1")], &[], "").unwrap().log_bytes_max().is_err());
+        assert!(settings(&[("hot_metadata_bytes", "1048576")], &[], "").unwrap().hot_metadata_bytes().is_err());
     }
 
     #[test]

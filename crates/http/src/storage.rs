@@ -1,18 +1,29 @@
 //! The metrics of what lies on disk, by group, and of the search for damage.
 
 use crate::metrics::{header_lines, line};
-use highwater_node::{Status, StorageBytes};
+use highwater_node::{GroupStatus, Status};
 
-/// A group's number of bytes.
-type Bytes = fn(&StorageBytes) -> u64;
+/// A number that each group has.
+type Number = fn(&GroupStatus) -> u64;
 
-const BY_GROUP: [(&str, &str, &str, Bytes); 6] = [
-    ("highwater_store_file_bytes", "gauge", "Bytes of the group's data files.", |bytes| bytes.files),
-    ("highwater_store_live_bytes", "gauge", "Bytes of streams in them.", |bytes| bytes.live),
-    ("highwater_store_dead_bytes", "gauge", "Bytes in them that nothing needs any more.", |bytes| bytes.dead),
-    ("highwater_store_index_bytes", "gauge", "Bytes of the group's index.", |bytes| bytes.index),
-    ("highwater_store_log_bytes", "gauge", "Bytes in the log that the group's next checkpoint frees.", |b| b.log),
-    ("highwater_compacted_bytes", "counter", "Bytes copied out of mostly dead files.", |bytes| bytes.compacted),
+const BY_GROUP: [(&str, &str, &str, Number); 11] = [
+    ("highwater_store_file_bytes", "gauge", "Bytes of the group's data files.", |group| group.storage.files),
+    ("highwater_store_live_bytes", "gauge", "Bytes of streams in them.", |group| group.storage.live),
+    ("highwater_store_dead_bytes", "gauge", "Bytes in them that nothing needs any more.", |group| group.storage.dead),
+    ("highwater_store_index_bytes", "gauge", "Bytes of the group's index.", |group| group.storage.index),
+    ("highwater_store_log_bytes", "gauge", "Bytes in the log that the group's next checkpoint frees.", |group| {
+        group.storage.log
+    }),
+    ("highwater_compacted_bytes", "counter", "Bytes copied out of mostly dead files.", |group| group.storage.compacted),
+    ("highwater_hot_streams", "gauge", "Streams in memory; the others are in the index on disk alone.", |group| {
+        group.hot.streams
+    }),
+    ("highwater_hot_bytes", "gauge", "Bytes of memory that they and the places of their bytes take, about.", |group| {
+        group.hot.bytes
+    }),
+    ("highwater_hot_loads", "counter", "Trips to the index for what was not in memory.", |group| group.hot.loads),
+    ("highwater_hot_loads_microseconds", "counter", "Microseconds that they took.", |group| group.hot.loads_us),
+    ("highwater_hot_evictions", "counter", "Streams that left memory.", |group| group.hot.evictions),
 ];
 
 /// Appends the lines of all of them.
@@ -21,7 +32,7 @@ pub(crate) fn render(status: &Status, out: &mut String) {
         header_lines(out, name, kind, help);
         let suffix = if kind == "counter" { "_total" } else { "" };
         for group in &status.groups {
-            line(out, &format!("{name}{suffix}{{group=\"{}\"}} {}", group.id, of(&group.storage)));
+            line(out, &format!("{name}{suffix}{{group=\"{}\"}} {}", group.id, of(group)));
         }
     }
     if let Some(free) = status.disk_free_bytes {

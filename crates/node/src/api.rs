@@ -188,6 +188,21 @@ pub struct StorageBytes {
     pub compacted: u64,
 }
 
+/// What of a group's streams is in memory; the others are in its index on disk alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct HotStatus {
+    /// Streams in memory.
+    pub streams: u64,
+    /// Bytes that these and the places of their bytes take, about.
+    pub bytes: u64,
+    /// Trips to the index for what was not in memory, since the start.
+    pub loads: u64,
+    /// Microseconds that these took.
+    pub loads_us: u64,
+    /// Streams that left memory since the start.
+    pub evictions: u64,
+}
+
 /// One group, for the status page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GroupStatus {
@@ -211,6 +226,8 @@ pub struct GroupStatus {
     pub unmoved_bytes: u64,
     /// Where its bytes are.
     pub storage: StorageBytes,
+    /// What of its streams is in memory.
+    pub hot: HotStatus,
     /// History events that it went through: restores from an older copy that the operator told of.
     pub history_events: u64,
     /// What it is doing.
@@ -224,7 +241,7 @@ impl GroupStatus {
         let voters = Vec::new();
         let (term, commit, applied, streams, store_bytes, unmoved_bytes) = (0, 0, 0, 0, 0, 0);
         let storage = StorageBytes::default();
-        let history_events = 0;
+        let (hot, history_events) = (HotStatus::default(), 0);
         Self {
             id,
             leader: None,
@@ -236,6 +253,7 @@ impl GroupStatus {
             store_bytes,
             unmoved_bytes,
             storage,
+            hot,
             history_events,
             state,
         }

@@ -45,8 +45,8 @@ pub mod storage;
 mod threads;
 
 pub use api::{
-    ControlAnswer, Durability, GroupState, GroupStatus, Identity, ReadAnswer, ReadRequest, Status, StorageBytes,
-    Unavailable, WriteAnswer,
+    ControlAnswer, Durability, GroupState, GroupStatus, HotStatus, Identity, ReadAnswer, ReadRequest, Status,
+    StorageBytes, Unavailable, WriteAnswer,
 };
 pub use config::Config;
 pub use handle::{Admission, Handle};

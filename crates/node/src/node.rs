@@ -7,7 +7,7 @@ use crate::open::{OpenError, Opened, open};
 use crate::rooms::Rooms;
 use crate::snapshot::Commits;
 use crate::storage::Faults;
-use crate::threads::{Mail, Reply, ScrubOptions, Scrubber, Shard, Shared, checkpointer, refusal_code};
+use crate::threads::{Mail, Reply, ScrubOptions, Scrubber, Shard, Shared, checkpointer, loaders, refusal_code};
 use highwater_base::{Clock, Random};
 use highwater_disk::{Disk, File};
 use highwater_wal::Writer;
@@ -31,6 +31,7 @@ pub struct Node {
 struct Running {
     shard: JoinHandle<()>,
     checkpointer: JoinHandle<()>,
+    loaders: Vec<JoinHandle<()>>,
     scrubber: Scrubber,
     writer: Writer,
     _lock: Arc<dyn File>,
@@ -84,16 +85,24 @@ impl Node {
         });
         let spawn_failed = |error: io::Error| OpenError::Io { path: config.data.clone(), error };
         let (work, queue) = mpsc::channel();
+        let (loads, load_queue) = mpsc::channel();
         let (started, starts) = mpsc::channel();
-        let shard = Shard::new(core, Arc::clone(&shared), work, started);
+        let shard = Shard::new(core, Arc::clone(&shared), (work, loads), started);
         let checkpointer = checkpointer(log_reader, queue, Arc::clone(&shard)).map_err(spawn_failed)?;
+        let loaders = loaders(load_queue, &shard).map_err(spawn_failed)?;
         let scrub =
             ScrubOptions { bytes_per_second: config.scrub_bytes_per_second, interval_ms: config.scrub_interval_ms };
         let scrubber = Scrubber::spawn(scrub, Arc::clone(&shared), Arc::clone(&shard)).map_err(spawn_failed)?;
         let of_thread = Arc::clone(&shard);
         let thread = std::thread::Builder::new().name("shard".to_owned()).spawn(move || of_thread.run());
-        let running =
-            Some(Running { shard: thread.map_err(spawn_failed)?, checkpointer, scrubber, writer, _lock: lock });
+        let running = Some(Running {
+            shard: thread.map_err(spawn_failed)?,
+            checkpointer,
+            loaders,
+            scrubber,
+            writer,
+            _lock: lock,
+        });
         let handle = Handle::new(Arc::clone(&shared), Arc::clone(&shard));
         let node = Self { handle, shared, shard, running };
         match starts.recv() {
@@ -130,12 +139,14 @@ impl Node {
     }
 
     fn stop(&mut self) {
-        let Some(Running { shard, checkpointer, scrubber, writer, _lock }) = self.running.take() else { return };
+        let Some(Running { shard, checkpointer, loaders, scrubber, writer, _lock }) = self.running.take() else {
+            return;
+        };
         drop(scrubber.stop);
         self.shared.closing.store(true, Ordering::Relaxed);
         self.shard.post(Mail::Stop);
         // In this order: the shard owns the work for the checkpointer, and both use the log.
-        for thread in [shard, checkpointer, scrubber.thread] {
+        for thread in [shard, checkpointer, scrubber.thread].into_iter().chain(loaders) {
             if thread.join().is_err() {
                 tracing::error!(event = "thread_panicked", "a thread of the node had panicked");
             }

@@ -145,6 +145,7 @@ pub fn open<T: shard::Token>(
         first_start,
         store: config.store.clone(),
         mark,
+        hot_metadata_bytes: config.hot_metadata_bytes,
     };
     let (core, readers) = ShardCore::recover(shard_options(config), &recovery, &log.reader(), random);
     Ok(Opened { cluster, lock, log, core, readers, looks_restored })

@@ -4,7 +4,7 @@ use crate::api::ReadAnswer;
 use crate::config::Config;
 use crate::open::{OpenError, Opened, open};
 use crate::restored::Mark;
-use crate::shard::{Answer, Input, Now, ObjectLocated, Output, ReadLocated, ShardCore, Token};
+use crate::shard::{Answer, Input, Load, Now, ObjectLocated, Output, ReadLocated, ShardCore, Token};
 use crate::storage::{Faults, ScrubStatus, scrub_group};
 use bytes::Bytes;
 use highwater_base::{GroupId, Millis, Random};
@@ -27,6 +27,8 @@ pub struct Solo<T> {
     readers: Vec<Option<StoreReader>>,
     appends: VecDeque<Vec<Frame>>,
     checkpoints: VecDeque<(GroupId, Checkpoint)>,
+    loads: VecDeque<(GroupId, Load)>,
+    loads_held: bool,
     answers: Vec<(T, Answer)>,
     control: Option<Arc<View>>,
     failed: Option<String>,
@@ -62,6 +64,8 @@ impl<T: Token> Solo<T> {
             readers,
             appends: VecDeque::new(),
             checkpoints: VecDeque::new(),
+            loads: VecDeque::new(),
+            loads_held: false,
             answers: Vec::new(),
             control: None,
             failed: None,
@@ -89,8 +93,37 @@ impl<T: Token> Solo<T> {
         &self.core
     }
 
-    /// Gives the core inputs, as one turn.
+    /// Gives the core inputs, as one turn, and what is not in memory for them, unless that is held back.
     pub fn turn(&mut self, inputs: impl IntoIterator<Item = Input<T>>) {
+        self.turn_once(inputs);
+        if !self.loads_held {
+            self.load();
+        }
+    }
+
+    /// Holds trips to the index back until [`Self::load`], or does not any more.
+    pub fn hold_loads(&mut self, hold: bool) {
+        self.loads_held = hold;
+    }
+
+    /// Does the trips to the index that wait, and those that they lead to; returns how many.
+    pub fn load(&mut self) -> usize {
+        let mut done = 0;
+        while let Some((group, load)) = self.loads.pop_front() {
+            done += 1;
+            let result = load.run();
+            self.turn_once([Input::Loaded { group, result, took_us: 0 }]);
+        }
+        done
+    }
+
+    /// Whether a trip to the index waits for [`Self::load`].
+    #[must_use]
+    pub fn loads_waiting(&self) -> bool {
+        !self.loads.is_empty()
+    }
+
+    fn turn_once(&mut self, inputs: impl IntoIterator<Item = Input<T>>) {
         let (now, mut out) = (self.now(), Vec::new());
         for input in inputs {
             self.core.step(now, input, &mut out);
@@ -226,6 +259,7 @@ impl<T: Token> Solo<T> {
                 Output::Append(frames) => self.appends.push_back(frames),
                 Output::Publish(view) => self.control = Some(view),
                 Output::Checkpoint(group, checkpoint) => self.checkpoints.push_back((group, checkpoint)),
+                Output::Load(group, load) => self.loads.push_back((group, load)),
                 Output::Reclaim(reclaim) => drop(reclaim),
                 Output::HistoryRecorded => {
                     // One that stays does nothing at the next start.

@@ -43,6 +43,7 @@ pub fn config(settings: &Settings) -> Result<Config> {
     config.groups = settings.groups()?;
     config.wal_bytes_max = settings.log_bytes_max()?;
     config.scrub_bytes_per_second = settings.scrub_bytes_per_second()?;
+    config.hot_metadata_bytes = settings.hot_metadata_bytes()?;
     config.compaction_bytes_per_second = settings.compaction_bytes_per_second()?;
     config.boot_id = highwater_disk::system::boot_id_text(&OsDisk::new());
     Ok(config)

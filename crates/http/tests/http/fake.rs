@@ -6,8 +6,8 @@ use highwater_control::View;
 use highwater_http::Service;
 use highwater_node::json;
 use highwater_node::{
-    ControlAnswer, Durability, GroupState, GroupStatus, Identity, PartsCommit, ReadAnswer, ReadRequest, SnapshotHasher,
-    Status, Unavailable, WriteAnswer,
+    ControlAnswer, Durability, GroupState, GroupStatus, HotStatus, Identity, PartsCommit, ReadAnswer, ReadRequest,
+    SnapshotHasher, Status, Unavailable, WriteAnswer,
 };
 use highwater_stream::machine::Options;
 use highwater_stream::{
@@ -224,6 +224,7 @@ impl Service for Fake {
             store_bytes: 0,
             storage: highwater_node::StorageBytes { dead: 7, ..Default::default() },
             unmoved_bytes: 0,
+            hot: HotStatus { streams: 3, ..HotStatus::default() },
             history_events: 0,
             state: if ready { GroupState::Serving } else { reason() },
         };

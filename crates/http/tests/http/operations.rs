@@ -36,6 +36,8 @@ fn metrics_are_openmetrics_with_counts_that_grow() {
         "highwater_uptime_seconds 2",
         "highwater_store_dead_bytes{group=\"0\"} 7",
         "highwater_compacted_bytes_total{group=\"0\"} 0",
+        "highwater_hot_streams{group=\"0\"} 3",
+        "highwater_hot_loads_total{group=\"0\"} 0",
         "highwater_disk_free_bytes 1073741824",
         "highwater_storage_faults 0",
     ] {

@@ -10,8 +10,9 @@ use highwater_stream::Effect;
 use highwater_wal::Location;
 
 impl<T> GroupCore<T> {
-    /// Applies entries and answers whoever proposed them. The paths that changed are added to `changed`; bytes that
-    /// are applied are taken off `uncommitted`.
+    /// Applies entries and answers whoever proposed them, up to the first for which something is missing in memory: that is
+    /// wanted, and the rest waits with it. The paths that changed are added to `changed`; bytes that are applied are taken
+    /// off `uncommitted`.
     pub fn apply(
         &mut self,
         entries: Vec<Entry>,
@@ -19,12 +20,21 @@ impl<T> GroupCore<T> {
         changed: &mut Changed,
         out: &mut Vec<Output<T>>,
     ) -> Result<(), String> {
-        let Some(last) = entries.last().map(|e| e.index) else { return Ok(()) };
-        for entry in entries {
-            let location = self.take_location(entry.index)?;
-            let index = entry.index;
+        self.hot.entries.extend(entries);
+        let mut last = None;
+        while let Some(entry) = self.hot.entries.front() {
             // Whoever proposed one that cannot be applied is told with the others who wait.
-            let done = self.machine.apply(entry, location, &mut self.store)?;
+            let command = self.machine.command(entry)?;
+            let missing = command.as_ref().map_or_else(Vec::new, |command| self.machine.missing(command, &self.store));
+            if !missing.is_empty() {
+                self.hot.want(missing);
+                break;
+            }
+            let index = entry.index;
+            let location = self.take_location(index)?;
+            self.hot.entries.pop_front();
+            let done = command.and_then(|command| self.machine.apply(command, location, &mut self.store));
+            last = Some(index);
             let waiting = self.proposals.remove(&index);
             if let Some(waiting) = &waiting {
                 *uncommitted = uncommitted.saturating_sub(waiting.bytes);
@@ -48,7 +58,9 @@ impl<T> GroupCore<T> {
             };
             out.extend(waiting.and_then(|waiting| waiting.token).map(|token| Output::Answer(token, answer)));
         }
-        self.raft.applied(last);
+        if let Some(last) = last {
+            self.raft.applied(last);
+        }
         Ok(())
     }
 

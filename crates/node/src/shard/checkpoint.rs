@@ -96,6 +96,7 @@ impl<T> GroupCore<T> {
         };
         self.compacted_bytes += done.copied_bytes();
         let reclaim = self.store.finish_checkpoint(done);
+        self.note_stored();
         self.answer_pins(out);
         out.push(Output::Reclaim(reclaim));
         let state = &mut self.checkpoint;

@@ -1,12 +1,13 @@
 //! One group of a shard: its replica, its streams, their bytes, and everyone who waits for it.
 
 use super::checkpoint::CheckpointState;
+use super::hot::Hot;
 use super::input::{Answer, Output};
 use super::machine::GroupMachine;
 use super::own::Own;
 use super::read::{ReadAsked, Reads};
 use super::wait::Waiters;
-use crate::api::{GroupState, GroupStatus, StorageBytes, Unavailable};
+use crate::api::{GroupState, GroupStatus, HotStatus, StorageBytes, Unavailable};
 use highwater_base::{GroupId, OwnerId};
 use highwater_consensus::{Batch, Group, Role};
 use highwater_store::Store;
@@ -56,6 +57,7 @@ pub(super) struct GroupCore<T> {
     /// Bytes copied out of mostly dead files since the start.
     pub compacted_bytes: u64,
     pub own: Own,
+    pub hot: Hot<T>,
     /// Whether it led when that was last looked at.
     pub led: bool,
 }
@@ -132,6 +134,7 @@ impl<T> GroupCore<T> {
         for waiter in self.waiters.take_all() {
             out.push(Output::Answer(waiter.token, Answer::Read(Err(reads.clone()))));
         }
+        self.hot.abandon(reads, out);
     }
 
     /// The answer to a proposal of this group's kind that has no other.
@@ -187,6 +190,13 @@ impl<T> GroupCore<T> {
                 index: store.index_bytes,
                 log: self.checkpoint.logged_bytes,
                 compacted: self.compacted_bytes,
+            },
+            hot: HotStatus {
+                streams: self.machine.streams().map_or(0, |streams| streams.resident().streams),
+                bytes: self.resident_bytes(),
+                loads: self.hot.figures.loads,
+                loads_us: self.hot.figures.loads_us,
+                evictions: self.hot.figures.evictions,
             },
             history_events: self.machine.streams().map_or(0, highwater_stream::Machine::history_events),
             state: self.state.clone(),

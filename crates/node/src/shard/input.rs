@@ -1,12 +1,15 @@
 //! What goes into a shard's core and what comes out of it.
 
+use super::hot::Load;
 use super::snapshot::{ObjectLocated, SnapshotAnswer, SnapshotQuestion};
 use crate::api::{ControlAnswer, ReadAnswer, ReadRequest, Unavailable, WriteAnswer};
 use crate::json;
 use bytes::{Buf, Bytes};
 use highwater_base::{GroupId, Incarnation, Millis, Offset, OwnerId};
 use highwater_consensus::entry::ENTRY_HEADER_BYTES;
-use highwater_store::{Checkpoint, CheckpointDone, CheckpointError, Pin, ReadError, ReadPlan, Reclaim, StoreReader};
+use highwater_store::{
+    Checkpoint, CheckpointDone, CheckpointError, Found, LookupError, Pin, ReadError, ReadPlan, Reclaim, StoreReader,
+};
 use highwater_stream::{Command, Head, Operation, ProducerKey, Refusal};
 use highwater_wal::{AppendError, Frame, Location};
 use std::ops::Range;
@@ -157,6 +160,15 @@ pub enum Input<T> {
         /// The group.
         group: GroupId,
     },
+    /// What a trip to a group's index found.
+    Loaded {
+        /// Whose it was.
+        group: GroupId,
+        /// What became of it.
+        result: Result<Vec<Found>, LookupError>,
+        /// Microseconds that it took.
+        took_us: u64,
+    },
     /// Bytes of file that the log can still take, if the disk has no space for a further segment.
     LogRoom(Option<u64>),
     /// A thread that the node cannot do without is gone: nothing can be acknowledged any more.
@@ -175,6 +187,9 @@ pub enum Output<T> {
     Publish(Arc<highwater_control::View>),
     /// Run a checkpoint, away from the shard's thread. One at a time.
     Checkpoint(GroupId, Checkpoint),
+    /// Look up what a group wants in memory, away from the shard's thread, and say so with [`Input::Loaded`]. One at a time of
+    /// each group.
+    Load(GroupId, Load),
     /// Delete data files that nothing names any more, by dropping this where I/O is done.
     Reclaim(Reclaim),
     /// Tell the log that an owner needs nothing below a position.

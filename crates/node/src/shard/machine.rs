@@ -4,7 +4,8 @@ use bytes::Bytes;
 use highwater_base::OwnerId;
 use highwater_base::codec::DecodeError;
 use highwater_consensus::{Entry, EntryKind};
-use highwater_store::Store;
+use highwater_store::{Keep, Residence, Store, Visited};
+use highwater_stream::Loading;
 use highwater_wal::Location;
 use std::sync::Arc;
 
@@ -16,6 +17,14 @@ pub(super) enum GroupMachine {
     Control(highwater_control::Machine),
 }
 
+/// A command of a group's kind.
+pub(super) enum GroupCommand {
+    /// To a stream.
+    Stream(highwater_stream::Command),
+    /// To a key, an account or a plan.
+    Control(highwater_control::Command),
+}
+
 /// What an applied command did.
 pub(super) enum Done {
     /// To the stream at a path.
@@ -25,16 +34,46 @@ pub(super) enum Done {
 }
 
 impl GroupMachine {
-    /// The machine of an owner, from what its checkpoint stored.
+    /// The machine of an owner and its store, from what its checkpoint stored. Of streams about as many stay in memory as
+    /// take two thirds of `hot_bytes_max`; the others are looked up when they are asked for.
     /// # Errors
-    /// What the codec says of the first bad record.
-    pub fn load(owner: OwnerId, meta: Bytes, objects: Vec<(u64, Bytes)>) -> Result<Self, DecodeError> {
+    /// What does not read, in words.
+    pub fn open(
+        owner: OwnerId,
+        meta: Bytes,
+        opening: highwater_store::Opening,
+        hot_bytes_max: u64,
+    ) -> Result<(Self, Store), String> {
+        let unreadable = |error: DecodeError| format!("its checkpoint holds a record that does not read: {error}");
+        let unopened = |error: highwater_store::OpenError| format!("its store does not open: {error}");
         if owner == OwnerId::CONTROL {
-            let machine = highwater_control::Machine::load(objects).map(Self::Control);
-            return if meta.is_empty() { machine } else { Err(DecodeError::Trailing(meta.len())) };
+            let mut objects = Vec::new();
+            let mut visit = |visited: Visited| {
+                objects.push((visited.key, visited.state));
+                Ok(Keep::Resident)
+            };
+            let store = opening.load(&mut visit).map_err(unopened)?;
+            let machine = highwater_control::Machine::load(objects).map_err(unreadable)?;
+            let whole = if meta.is_empty() { Ok(()) } else { Err(DecodeError::Trailing(meta.len())) };
+            return whole.map(|()| (Self::Control(machine), store)).map_err(unreadable);
         }
-        let machine = highwater_stream::Machine::load(highwater_stream::Options::default(), meta, objects)?;
-        Ok(Self::Streams(Box::new(machine)))
+        let mut loading = Loading::new(highwater_stream::Options::default());
+        let mut visit = |visited: Visited| {
+            let Visited { key, state, evictable } = visited;
+            // A name stays with its streams, and comes behind them.
+            let named = highwater_stream::links(key, &state);
+            let room = if named.is_empty() {
+                loading.resident_bytes() < hot_bytes_max / 3 * 2
+            } else {
+                named.iter().any(|object| loading.holds(*object))
+            };
+            let keep = room || !evictable;
+            loading.take(key, state, keep).map_err(|error| format!("a record that does not read: {error}"))?;
+            Ok(if keep { Keep::Resident } else { Keep::Stored })
+        };
+        let store = opening.load(&mut visit).map_err(unopened)?;
+        let machine = loading.finish(meta).map_err(unreadable)?;
+        Ok((Self::Streams(Box::new(machine)), store))
     }
 
     /// What belongs to the group beside its objects, for a checkpoint.
@@ -77,11 +116,10 @@ impl GroupMachine {
         }
     }
 
-    /// Applies one entry, and gives its bytes, which lie in the log at `location`, to the store. `None` for an entry
-    /// that is no command.
+    /// The command of an entry; `None` for one that has none.
     /// # Errors
     /// What cannot be applied, in words: the group must stop, because every other replica would apply it.
-    pub fn apply(&mut self, entry: Entry, location: Location, store: &mut Store) -> Result<Option<Done>, String> {
+    pub fn command(&self, entry: &Entry) -> Result<Option<GroupCommand>, String> {
         let index = entry.index;
         match entry.kind {
             EntryKind::Noop => return Ok(None),
@@ -91,17 +129,34 @@ impl GroupMachine {
             EntryKind::Command => {}
         }
         let unreadable = |error| format!("entry {index} is no command: {error}");
-        match self {
-            Self::Streams(machine) => {
-                let command = highwater_stream::Command::decode(entry.data()).map_err(unreadable)?;
+        let command = match self {
+            Self::Streams(_) => highwater_stream::Command::decode(entry.data()).map(GroupCommand::Stream),
+            Self::Control(_) => highwater_control::Command::decode(entry.data()).map(GroupCommand::Control),
+        };
+        command.map(Some).map_err(unreadable)
+    }
+
+    /// Keys of what must be in memory before a command is applied.
+    pub fn missing(&self, command: &GroupCommand, store: &Store) -> Vec<u64> {
+        match (self, command) {
+            (Self::Streams(machine), GroupCommand::Stream(command)) => {
+                machine.missing(command, &|key| store.residence(key) == Residence::Stored)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Applies a command for which nothing is missing, and gives its bytes, which lie in the log at `location`, to the store.
+    /// `None` for one of another kind of group, which [`Self::command`] never gives.
+    pub fn apply(&mut self, command: GroupCommand, location: Location, store: &mut Store) -> Option<Done> {
+        match (self, command) {
+            (Self::Streams(machine), GroupCommand::Stream(command)) => {
                 let applied = machine.apply(&command);
                 keep(&command, &applied, location, store);
-                Ok(Some(Done::Stream(command.path, applied)))
+                Some(Done::Stream(command.path, applied))
             }
-            Self::Control(machine) => {
-                let command = highwater_control::Command::decode(entry.data()).map_err(unreadable)?;
-                Ok(Some(Done::Control(machine.apply(&command))))
-            }
+            (Self::Control(machine), GroupCommand::Control(command)) => Some(Done::Control(machine.apply(&command))),
+            _ => None,
         }
     }
 }

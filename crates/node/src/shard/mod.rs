@@ -8,6 +8,7 @@ mod apply;
 mod checkpoint;
 mod compaction;
 mod group;
+mod hot;
 mod input;
 mod machine;
 mod noted;
@@ -21,6 +22,7 @@ mod status;
 mod wait;
 
 pub(crate) use checkpoint::checkpoint_meta;
+pub use hot::Load;
 pub use input::{Answer, Input, Now, Output, Place, Proposal, ReadLocated, Token};
 pub use pressure::frame_bytes_max;
 pub(crate) use recover::owner;
@@ -32,6 +34,7 @@ use crate::restored::Mark;
 use crate::route::group_of;
 use group::{GroupCore, Handed, Waiting};
 use highwater_base::GroupId;
+use highwater_store::{Found, LookupError};
 use highwater_wal::{AppendError, Frame, Location};
 use noted::Noted;
 use read::{Question, ReadAsked};
@@ -171,21 +174,28 @@ impl<T: Token> ShardCore<T> {
             }
             Input::Locate { token, path, object, range } => {
                 let id = group_of(&path, self.groups());
-                let answer = match self.serving(id.0) {
-                    Ok(group) => group.locate_object(object, range),
-                    Err(why) => Answer::Located(Err(why)),
-                };
-                out.push(Output::Answer(token, answer));
+                match self.serving(id.0) {
+                    Ok(group) => {
+                        group.locate_object(token, object, range, out);
+                        if group.hot.is_due(now.monotonic) {
+                            self.dirty.insert(id.0);
+                        }
+                    }
+                    Err(why) => out.push(Output::Answer(token, Answer::Located(Err(why)))),
+                }
             }
             Input::Appended(result) => self.appended(result, now, out),
             Input::Checkpointed { group, result } => {
                 self.checkpoint_running = false;
                 self.compaction.ended(&self.options, now, &result);
+                // What it stored may leave memory.
+                self.dirty.insert(group.0);
                 if let Some(group) = self.slots.get_mut(group.0 as usize).and_then(Slot::up) {
                     group.end_checkpoint(result, now.monotonic, out);
                 }
                 self.retry(out);
             }
+            Input::Loaded { group, result, took_us } => self.loaded(group, result, took_us, now, out),
             Input::Pin { token, group } => self.want_pin(token, group, out),
             Input::LogRoom(room) => {
                 if room.is_some() {
@@ -207,6 +217,7 @@ impl<T: Token> ShardCore<T> {
             for slot in &mut self.slots {
                 if let Some(group) = slot.up() {
                     group.expire(now, out);
+                    group.begin_load(now, out);
                 }
             }
             self.noted.changed();
@@ -241,9 +252,12 @@ impl<T: Token> ShardCore<T> {
             return;
         }
         let waiting = (group.waiters.len(), group.waiters.deadline());
+        group.resume_parked(now, room, out);
         group.confirm_asked(out);
         let (mut changed, state) = (Changed::default(), group.state.clone());
-        while group.raft.has_ready() {
+        // Once more than there is something new: entries may have waited for what is in memory now.
+        let mut waited = !group.hot.entries.is_empty();
+        while group.raft.has_ready() || std::mem::take(&mut waited) {
             let ready = group.raft.ready();
             if let Some(batch) = ready.batch {
                 let handed = group.frames(batch, &mut self.next.frames);
@@ -277,6 +291,8 @@ impl<T: Token> ShardCore<T> {
         }
         group.answer_confirmed(now, room, out);
         proposed |= group.touch_reached(now, touches_allowed, &mut self.uncommitted_bytes);
+        group.begin_load(now, out);
+        group.evict();
         if group.state != state || waiting != (group.waiters.len(), group.waiters.deadline()) {
             self.noted.changed();
         }
@@ -303,6 +319,10 @@ impl<T: Token> ShardCore<T> {
         match proposed {
             Ok((group, index)) => {
                 group.proposals.insert(index, Waiting { token: Some(token), bytes });
+                if let Place::Stream(path) = &proposal.place {
+                    // What it lacks is on its way while the log is synced.
+                    group.lacks(path);
+                }
                 self.uncommitted_bytes += bytes;
                 self.dirty.insert(id.0);
             }
@@ -313,33 +333,49 @@ impl<T: Token> ShardCore<T> {
     fn read(&mut self, token: T, request: ReadRequest, now: Now, out: &mut Vec<Output<T>>) {
         if read::is_local(&request) {
             let id = group_of(&request.path, self.groups());
-            if let Ok(group) = self.serving(id.0)
-                && let Some(answer) = group.read_local(&request, now.wall)
-            {
-                group.note_read(&request.path, &answer, now.wall);
-                if group.has_reached() {
-                    self.dirty.insert(id.0);
+            match self.serving(id.0) {
+                Ok(group) => {
+                    group.answer_local(token, request, now, out);
+                    if group.has_reached() || !group.reads.asked.is_empty() || group.hot.is_due(now.monotonic) {
+                        self.dirty.insert(id.0);
+                    }
                 }
-                out.push(Output::Answer(token, answer));
-                return;
+                Err(why) => out.push(Output::Answer(token, Answer::Read(Err(why)))),
             }
+            return;
         }
         self.ask(ReadAsked { token, question: Question::Read(request) }, out);
     }
 
     fn ask(&mut self, asked: ReadAsked<T>, out: &mut Vec<Output<T>>) {
-        let path = match &asked.question {
-            Question::Head { path, .. } | Question::Early { path, .. } => path,
-            Question::Read(request) => &request.path,
-            Question::Snapshot(question) => &question.path,
-        };
-        let id = group_of(path, self.groups());
+        let id = group_of(asked.question.path(), self.groups());
         match self.serving(id.0) {
             Ok(group) => {
                 group.ask(asked);
                 self.dirty.insert(id.0);
             }
             Err(why) => out.push(asked.refuse(why)),
+        }
+    }
+
+    fn loaded(
+        &mut self,
+        id: GroupId,
+        result: Result<Vec<Found>, LookupError>,
+        took_us: u64,
+        now: Now,
+        out: &mut Vec<Output<T>>,
+    ) {
+        let Some(group) = self.slots.get_mut(id.0 as usize).and_then(Slot::up) else { return };
+        if matches!(group.state, GroupState::Stopped(_)) {
+            return;
+        }
+        self.dirty.insert(id.0);
+        if let Err(reason) = group.end_load(result, took_us, now.monotonic) {
+            self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(group.uncommitted_bytes());
+            group.stop(reason, out);
+            self.refusals_changed = true;
+            self.noted.forget();
         }
     }
 
@@ -488,7 +524,8 @@ impl<T: Token> ShardCore<T> {
         // A full disk has room for the smallest one first: what was deleted is given back by it.
         let smallest = ready().filter(|g| g.checkpoint.logged_bytes > 0).min_by_key(|g| g.store.unmoved_bytes());
         let due = if self.log_room.is_some() { smallest.map(|g| g.id) } else { due };
-        let urgent = self.pin_wanted(now).or(pinning.map(|(_, id)| id)).or(due);
+        let pressed = || ready().find(|g| g.is_pressed()).map(|g| g.id);
+        let urgent = self.pin_wanted(now).or(pinning.map(|(_, id)| id)).or(due).or_else(pressed);
         // Only when nothing else is due: what it gives back waits better than the log does.
         let compacting = if urgent.is_none() { self.compaction_wanted(now) } else { None };
         let Some(id) = urgent.or(compacting) else { return };

@@ -1,6 +1,7 @@
 //! Commands that a group proposes itself: what must come before it serves, and what keeps expiry.
 
 use super::group::{GroupCore, Waiting};
+use super::hot::Parked;
 use super::input::{Now, Output};
 use super::wait::Waiter;
 use super::{Answer, ShardCore, Slot, Token};
@@ -132,6 +133,11 @@ impl<T> GroupCore<T> {
         let reached = std::mem::take(&mut self.own.reached);
         let mut proposed = false;
         for path in reached.into_iter().filter(|_| may) {
+            if self.lacks(&path) {
+                // It left memory while somebody waits for it, and lives on all the same.
+                self.own.reached.insert(path);
+                continue;
+            }
             let token = self.machine.streams().and_then(|streams| streams.touch_due(&path, now.wall));
             let Some(incarnation) = token.filter(|_| !self.own.touching.contains(&path)) else { continue };
             if self.propose_own(path.clone(), Operation::Touch { incarnation }, now.wall, uncommitted).is_some() {
@@ -154,6 +160,7 @@ impl<T> GroupCore<T> {
         let mut missing = Vec::new();
         let due = self.machine.streams_mut();
         let due = due.map(|streams| streams.take_due(now.wall, SWEEP_STREAMS_MAX, &stored, &mut missing));
+        self.hot.want(missing);
         for Due { path, incarnation } in due.unwrap_or_default() {
             self.propose_own(path, Operation::Expire { incarnation }, now.wall, uncommitted);
         }
@@ -205,7 +212,7 @@ impl<T: Token> ShardCore<T> {
         for (number, slot) in (0..).zip(&mut self.slots) {
             let Some(group) = slot.up().filter(|_| may) else { continue };
             group.sweep(now, &mut self.uncommitted_bytes);
-            if group.raft.has_ready() || !group.own.reached.is_empty() {
+            if group.raft.has_ready() || !group.own.reached.is_empty() || group.hot.is_due(now.monotonic) {
                 self.dirty.insert(number);
             }
         }
@@ -277,6 +284,9 @@ impl<T: Token> ShardCore<T> {
 impl<T> GroupCore<T> {
     /// Answers one who waits, or lets them wait on.
     pub(super) fn wake_one(&mut self, waiter: Waiter<T>, at: Millis, out: &mut Vec<Output<T>>) {
+        if self.lacks(&waiter.request.path) {
+            return self.hot.park(Parked::Woken(waiter));
+        }
         let Waiter { token, request, deadline } = waiter;
         match self.evaluate(request, at) {
             super::read::Evaluated::Answer(answer) => out.push(Output::Answer(token, answer)),

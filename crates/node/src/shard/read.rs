@@ -5,6 +5,7 @@
 //! one confirmation. A lone voter's majority is itself, so that its reads are confirmed in the same turn.
 
 use super::group::GroupCore;
+use super::hot::Parked;
 use super::input::{Answer, Now, Output, ReadLocated};
 use super::snapshot::SnapshotQuestion;
 use super::wait::Waiter;
@@ -21,6 +22,17 @@ pub(super) enum Question {
     Read(ReadRequest),
     Early { path: String, incarnation: Incarnation, key: ProducerKey },
     Snapshot(SnapshotQuestion),
+}
+
+impl Question {
+    /// The stream that it is about.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Head { path, .. } | Self::Early { path, .. } => path,
+            Self::Read(request) => &request.path,
+            Self::Snapshot(question) => &question.path,
+        }
+    }
 }
 
 /// A question and who waits for its answer.
@@ -110,21 +122,27 @@ impl<T> GroupCore<T> {
         let (due, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.reads.confirmed).into_iter().partition(|(index, _)| *index <= applied);
         self.reads.confirmed = later;
-        for ReadAsked { token, question } in due.into_iter().flat_map(|(_, reads)| reads) {
-            let answer = match question {
-                Question::Read(request) => {
-                    self.answer_read(token, request, now, room, out);
-                    continue;
-                }
-                Question::Snapshot(question) => Answer::Snapshot(Ok(self.snapshot(&question, now.wall))),
-                Question::Head { path, at } => {
-                    let Some(streams) = self.machine.streams() else { continue };
-                    Answer::Head(Ok(streams.head(&path, at)))
-                }
-                Question::Early { path, incarnation, key } => self.answer_early(&path, incarnation, &key, now),
-            };
-            out.push(Output::Answer(token, answer));
+        for asked in due.into_iter().flat_map(|(_, reads)| reads) {
+            self.answer(asked, now, room, out);
         }
+    }
+
+    /// Answers a question from the state as it is, or parks it until its stream is in memory.
+    pub(super) fn answer(&mut self, asked: ReadAsked<T>, now: Now, room: &mut usize, out: &mut Vec<Output<T>>) {
+        if self.lacks(asked.question.path()) {
+            return self.hot.park(Parked::Asked(asked));
+        }
+        let ReadAsked { token, question } = asked;
+        let answer = match question {
+            Question::Read(request) => return self.answer_read(token, request, now, room, out),
+            Question::Snapshot(question) => Answer::Snapshot(Ok(self.snapshot(&question, now.wall))),
+            Question::Head { path, at } => {
+                let Some(streams) = self.machine.streams() else { return };
+                Answer::Head(Ok(streams.head(&path, at)))
+            }
+            Question::Early { path, incarnation, key } => self.answer_early(&path, incarnation, &key, now),
+        };
+        out.push(Output::Answer(token, answer));
     }
 
     /// An early answer is about a write that applied; how many have it on disk is told as it is now.
@@ -166,20 +184,28 @@ impl<T> GroupCore<T> {
         }
     }
 
-    /// Sends those away whose time is over: at the tail, with nothing.
+    /// Sends those away whose time is over.
     pub fn expire(&mut self, now: Now, out: &mut Vec<Output<T>>) {
-        for Waiter { token, request, .. } in self.waiters.take_due(now.monotonic) {
-            let request = ReadRequest { wait_ms: None, ..request };
-            let answer = match self.evaluate(request, now.wall) {
-                Evaluated::Answer(Answer::Read(Ok(Ok(located)))) => {
-                    let timed_out = located.plan.is_none() && !located.closed;
-                    Answer::Read(Ok(Ok(ReadLocated { timed_out, ..located })))
-                }
-                Evaluated::Answer(answer) => answer,
-                Evaluated::Wait(_, _) => continue,
-            };
-            out.push(Output::Answer(token, answer));
+        for waiter in self.waiters.take_due(now.monotonic) {
+            self.expire_one(waiter, now.wall, out);
         }
+    }
+
+    /// Sends one away whose time is over: at the tail, with nothing.
+    pub(super) fn expire_one(&mut self, waiter: Waiter<T>, at: Millis, out: &mut Vec<Output<T>>) {
+        if self.lacks(&waiter.request.path) {
+            return self.hot.park(Parked::Expired(waiter));
+        }
+        let request = ReadRequest { wait_ms: None, ..waiter.request };
+        let answer = match self.evaluate(request, at) {
+            Evaluated::Answer(Answer::Read(Ok(Ok(located)))) => {
+                let timed_out = located.plan.is_none() && !located.closed;
+                Answer::Read(Ok(Ok(ReadLocated { timed_out, ..located })))
+            }
+            Evaluated::Answer(answer) => answer,
+            Evaluated::Wait(_, _) => return,
+        };
+        out.push(Output::Answer(waiter.token, answer));
     }
 
     pub(super) fn evaluate(&self, request: ReadRequest, at: Millis) -> Evaluated {
@@ -231,9 +257,24 @@ pub(super) fn is_local(request: &ReadRequest) -> bool {
 }
 
 impl<T> GroupCore<T> {
+    /// Answers a read that needs no confirmation, parks it until its stream is in memory, or asks for a confirmation because
+    /// the answer needs one.
+    pub fn answer_local(&mut self, token: T, request: ReadRequest, now: Now, out: &mut Vec<Output<T>>) {
+        if self.lacks(&request.path) {
+            return self.hot.park(Parked::Local(token, request));
+        }
+        match self.read_local(&request, now.wall) {
+            Some(answer) => {
+                self.note_read(&request.path, &answer, now.wall);
+                out.push(Output::Answer(token, answer));
+            }
+            None => self.ask(ReadAsked { token, question: Question::Read(request) }),
+        }
+    }
+
     /// Answers a read from the state as it is, unless the answer would be one that needs confirmation: that a stream is
     /// not there, or is another one.
-    pub fn read_local(&self, request: &ReadRequest, at: Millis) -> Option<Answer> {
+    fn read_local(&self, request: &ReadRequest, at: Millis) -> Option<Answer> {
         match self.machine.streams()?.check_read(&request.path, at, request.incarnation, request.from) {
             Err(Refusal::StreamNotFound | Refusal::IncarnationMismatch { .. } | Refusal::OffsetOutOfRange { .. }) => {
                 None

@@ -2,6 +2,7 @@
 
 use super::checkpoint::{CheckpointState, checkpoint_meta};
 use super::group::{FRAME_BASE, FRAME_ENTRY, FRAME_HARD_STATE, GroupCore};
+use super::hot::{self, Hot};
 use super::machine::GroupMachine;
 use super::own::Own;
 use super::read::Reads;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use highwater_base::{GroupId, NodeId, OwnerId, Random};
 use highwater_consensus::{Base, Entry, Group, GroupOptions, HardState, RecoveredLog};
 use highwater_disk::Disk;
-use highwater_store::{Loaded, Store, StoreReader};
+use highwater_store::{Store, StoreReader};
 use highwater_wal::{AppendError, Frame, Location, LogReader, Poisoned, Recovered, ReplayedFrame, Verdict};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
@@ -38,6 +39,15 @@ pub struct Recovery<'a> {
     pub store: highwater_store::Options,
     /// The directory's mark, if it was restored from an older copy.
     pub mark: Option<Mark>,
+    /// Bytes that the streams in memory and the places of their bytes may take, in all groups.
+    pub hot_metadata_bytes: u64,
+}
+
+impl Recovery<'_> {
+    /// One group's share.
+    fn hot_bytes_max(&self) -> u64 {
+        self.hot_metadata_bytes / u64::from(self.groups.max(1))
+    }
 }
 
 /// The owner of the log's frames and of the store of a slot: the control group comes behind those of the streams.
@@ -78,6 +88,7 @@ struct Recovering {
     log: Option<RecoveredLog>,
     located: VecDeque<(u64, Location)>,
     checkpoint: CheckpointState,
+    hot_bytes_max: u64,
 }
 
 impl<T> ShardCore<T> {
@@ -150,9 +161,9 @@ fn open_group(recovery: &Recovery<'_>, owner: OwnerId) -> Result<Recovering, Str
         }
     }
     let directory = recovery.directory.join(owner.to_string());
-    let (store, loaded) = Store::open(Arc::clone(&recovery.disk), &directory, owner, recovery.store.clone())
+    let opening = Store::opening(Arc::clone(&recovery.disk), &directory, owner, recovery.store.clone())
         .map_err(|error| format!("its store does not open: {error}"))?;
-    let Loaded { applied, meta, objects } = loaded;
+    let (applied, meta) = (opening.applied(), opening.meta().clone());
     let unreadable = |error| format!("its checkpoint does not read: {error}");
     let (base, machine_meta) = if meta.is_empty() {
         (recovery.first_start.then(|| Base::bootstrap(recovery.node)), Bytes::new())
@@ -169,10 +180,10 @@ fn open_group(recovery: &Recovery<'_>, owner: OwnerId) -> Result<Recovering, Str
     if released > base_index + 1 {
         return Err(format!("its checkpoint stands at entry {base_index}, and its log begins at {released}"));
     }
-    let machine = GroupMachine::load(owner, machine_meta, objects)
-        .map_err(|error| format!("its checkpoint holds a record that does not read: {error}"))?;
+    let hot_bytes_max = recovery.hot_bytes_max();
+    let (machine, store) = GroupMachine::open(owner, machine_meta, opening, hot_bytes_max)?;
     let (log, checkpoint) = (base.map(RecoveredLog::new), CheckpointState::default());
-    Ok(Recovering { store, machine, log, located: VecDeque::new(), checkpoint })
+    Ok(Recovering { store, machine, log, located: VecDeque::new(), checkpoint, hot_bytes_max })
 }
 
 /// Reads every surviving frame once, in the log's order; returns the newest segment.
@@ -240,7 +251,16 @@ impl Recovering {
             let Some((_, location)) = self.located.pop_front().filter(|(index, _)| *index == entry.index) else {
                 return Err(format!("entry {} has no place in the log", entry.index));
             };
-            self.machine.apply(entry, location, &mut self.store)?;
+            let Some(command) = self.machine.command(&entry)? else { continue };
+            loop {
+                let missing = self.machine.missing(&command, &self.store);
+                if missing.is_empty() {
+                    break;
+                }
+                hot::load_now(&mut self.machine, &mut self.store, missing)?;
+            }
+            self.machine.apply(command, location, &mut self.store);
+            hot::relieve(&mut self.machine, &mut self.store, self.hot_bytes_max);
         }
         Ok(())
     }
@@ -253,7 +273,7 @@ fn finish<T>(
     group: Recovering,
     random: &mut dyn Random,
 ) -> Result<GroupCore<T>, String> {
-    let Recovering { store, machine, log, located, checkpoint } = group;
+    let Recovering { store, machine, log, located, checkpoint, hot_bytes_max } = group;
     let log = log.ok_or("it has neither a checkpoint nor a first record: its log is not the one that it wrote")?;
     let raft = Group::open(recovery.node, log, GroupOptions::default(), random).map_err(|error| error.to_string())?;
     let mut group = GroupCore {
@@ -265,6 +285,7 @@ fn finish<T>(
         state: GroupState::Starting,
         unpublished: true,
         own: Own::new(recovery.mark),
+        hot: Hot::new(hot_bytes_max),
         led: false,
         proposals: BTreeMap::new(),
         located,

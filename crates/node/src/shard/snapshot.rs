@@ -1,7 +1,8 @@
 //! What is asked about snapshots, and where the bytes of an object lie.
 
 use super::group::GroupCore;
-use super::input::Answer;
+use super::hot::Parked;
+use super::input::{Answer, Output};
 use highwater_base::{GroupId, Incarnation, Millis, Offset};
 use highwater_store::ReadPlan;
 use highwater_stream::{Outcome, Refusal, SnapshotHead, SnapshotPart, SnapshotScope};
@@ -65,9 +66,14 @@ impl<T> GroupCore<T> {
         }
     }
 
-    /// Where bytes of a part lie now. A part never changes while it is there, so that no confirmation is needed.
-    pub fn locate_object(&self, object: u64, range: Range<u64>) -> Answer {
+    /// Tells where bytes of a part lie now, once its places are in memory. A part never changes while it is there, so that no
+    /// confirmation is needed.
+    pub fn locate_object(&mut self, token: T, object: u64, range: Range<u64>, out: &mut Vec<Output<T>>) {
+        if self.lacks_object(object) {
+            return self.hot.park(Parked::Locate(token, object, range));
+        }
         let plan = self.store.plan_read(object, range.start, range.end.saturating_sub(range.start));
-        Answer::Located(Ok(ObjectLocated { group: self.id, plan }))
+        let answer = Answer::Located(Ok(ObjectLocated { group: self.id, plan }));
+        out.push(Output::Answer(token, answer));
     }
 }

@@ -1,5 +1,5 @@
-//! What drives the core in production: its callers, and one thread each for the shard, the log, checkpoints and
-//! the scrub.
+//! What drives the core in production: its callers, one thread each for the shard, the log, checkpoints and the scrub,
+//! and a few for what is not in memory.
 //!
 //! A write's way: its task encodes it and posts it to the shard. If nobody else is there, the task's thread proposes it,
 //! writes it to the log, syncs, applies and goes on with the answer: no other thread is woken. If others are there,
@@ -7,11 +7,13 @@
 //! sync, and wakes the tasks. Nobody waits for a clock.
 
 mod checkpointer;
+mod loader;
 mod reply;
 mod scrubber;
 mod shard;
 
 pub(crate) use checkpointer::{Work, checkpointer};
+pub(crate) use loader::loaders;
 pub(crate) use reply::Reply;
 pub(crate) use scrubber::{ScrubOptions, Scrubber};
 pub(crate) use shard::Shard;

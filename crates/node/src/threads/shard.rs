@@ -6,7 +6,8 @@
 //! turns get larger the more comes. A write that is alone is also written to the log and synced where it is.
 
 use super::{Loud, Mail, Reply, Shared, Work, refusal_code};
-use crate::shard::{Answer, Input, Now, Output, ShardCore};
+use crate::shard::{Answer, Input, Load, Now, Output, ShardCore};
+use highwater_base::GroupId;
 use highwater_wal::{Frame, WriterHandle};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,6 +53,7 @@ pub(crate) struct Shard {
 struct Engine {
     core: ShardCore<Reply>,
     work: Sender<Work>,
+    loads: Sender<(GroupId, Load)>,
     /// Told once, when every group serves or the log failed.
     started: Sender<Result<(), String>>,
     tick_at: u64,
@@ -88,12 +90,13 @@ impl Shard {
     pub fn new(
         core: ShardCore<Reply>,
         shared: Arc<Shared>,
-        work: Sender<Work>,
+        (work, loads): (Sender<Work>, Sender<(GroupId, Load)>),
         started: Sender<Result<(), String>>,
     ) -> Arc<Self> {
         let engine = Engine {
             core,
             work,
+            loads,
             started,
             tick_at: 0,
             ticks: 0,
@@ -249,6 +252,7 @@ impl Shard {
                 Output::Checkpoint(group, checkpoint) => {
                     self.background(&engine.work, Work::Checkpoint(group, checkpoint));
                 }
+                Output::Load(group, load) => self.background(&engine.loads, (group, load)),
                 Output::Publish(view) => drop(self.shared.control.send_replace(Some(view))),
                 Output::Reclaim(reclaim) => self.background(&engine.work, Work::Reclaim(reclaim)),
                 Output::HistoryRecorded => self.background(&engine.work, Work::Unmark),
@@ -260,10 +264,10 @@ impl Shard {
         due
     }
 
-    fn background(&self, work: &Sender<Work>, what: Work) {
+    fn background<W>(&self, work: &Sender<W>, what: W) {
         if work.send(what).is_err() {
             // Whoever does this turn looks into the inbox again.
-            self.inbox().push(Mail::Input(Input::Failed("the thread for checkpoints is gone".to_owned())));
+            self.inbox().push(Mail::Input(Input::Failed("a thread for the disk is gone".to_owned())));
         }
     }
 

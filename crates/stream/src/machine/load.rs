@@ -54,6 +54,12 @@ impl Loading {
         self.machine.resident().bytes
     }
 
+    /// Whether a stream is in memory.
+    #[must_use]
+    pub fn holds(&self, object: u64) -> bool {
+        self.machine.streams.contains_key(&object)
+    }
+
     /// Takes the next record, in rising order of the keys; `keep` says whether it stays in memory.
     /// # Errors
     /// What the codec says of it; `Invalid` if two have one key.

@@ -5,6 +5,7 @@
 
 use super::{Machine, following};
 use crate::command::{Command, Create, Operation, PublishSnapshot, SnapshotSource};
+use crate::outcome::SnapshotPart;
 use crate::record::{self, Record};
 use crate::state::Stream;
 use bytes::Bytes;
@@ -30,6 +31,8 @@ pub(super) struct Residence {
 pub struct Resident {
     /// Streams.
     pub streams: u64,
+    /// Records: these, their parts and their names.
+    pub records: u64,
     /// Bytes that these, their parts and their names take, about.
     pub bytes: u64,
 }
@@ -39,7 +42,9 @@ pub struct Resident {
 pub struct Swept {
     /// Records that it looked at.
     pub looked_at: u64,
-    /// Streams that left memory.
+    /// Records that left memory.
+    pub records: u64,
+    /// Streams among them.
     pub streams: u64,
 }
 
@@ -50,6 +55,12 @@ impl Machine {
         !self.residence.partial
     }
 
+    /// Records that are not yet stored as they are.
+    #[must_use]
+    pub fn changed_records(&self) -> u64 {
+        self.changed.len() as u64
+    }
+
     /// Notes that something is stored and not in memory.
     pub(super) fn note_partial(&mut self) {
         self.residence.partial = true;
@@ -58,16 +69,22 @@ impl Machine {
     /// What is in memory.
     #[must_use]
     pub fn resident(&self) -> Resident {
-        let pairs = (self.names.len() + self.parts.len()) as u64;
-        Resident { streams: self.streams.len() as u64, bytes: self.residence.stream_bytes + PAIR_BYTES * pairs }
+        let (streams, pairs) = (self.streams.len() as u64, (self.names.len() + self.parts.len()) as u64);
+        Resident { streams, records: streams + pairs, bytes: self.residence.stream_bytes + PAIR_BYTES * pairs }
     }
 
     /// Keys of what is `stored` and must be admitted before the command is applied; none if it may be. What was admitted may
     /// lead to more, so that this is asked again.
+    ///
+    /// `stored` may be wrong about what is not there, until a look at the disk has told.
     #[must_use]
     pub fn missing(&self, command: &Command, stored: &dyn Fn(u64) -> bool) -> Vec<u64> {
-        if self.is_whole() || matches!(command.operation, Operation::History { .. } | Operation::Lead) {
-            return Vec::new();
+        match &command.operation {
+            Operation::History { .. } | Operation::Lead => return Vec::new(),
+            // Of a drawn number the store must be certain even if everything is in memory.
+            Operation::Create(_) | Operation::StagePart { .. } | Operation::PublishSnapshot(_) => {}
+            _ if self.is_whole() => return Vec::new(),
+            _ => {}
         }
         let mut missing = self.missing_at(&command.path, stored);
         if missing.is_empty() {
@@ -91,10 +108,10 @@ impl Machine {
         named.filter(|object| !self.streams.contains_key(object) && stored(*object)).collect()
     }
 
-    /// The same for the bytes of an object.
+    /// Whether an object must be admitted before its bytes are asked for.
     #[must_use]
-    pub fn missing_object(&self, object: u64, stored: &dyn Fn(u64) -> bool) -> Vec<u64> {
-        if !self.is_whole() && self.lacks(object, stored) { vec![object] } else { Vec::new() }
+    pub fn misses_object(&self, object: u64, stored: &dyn Fn(u64) -> bool) -> bool {
+        self.lacks(object, stored)
     }
 
     /// What a command needs beside its stream: the parts that it may free, and whatever has the number that it draws.
@@ -102,16 +119,21 @@ impl Machine {
         let object = self.object_at(&command.path);
         let stream = object.and_then(|object| self.streams.get(&object));
         let over = stream.is_some_and(|stream| stream.ended(command.at, self.group.lead));
-        let mut parts = |stream: Option<&Box<Stream>>| {
-            let parts = stream.into_iter().flat_map(|stream| stream.parts()).map(|part| part.object);
-            missing.extend(parts.filter(|part| self.lacks(*part, stored)));
+        let mut lacks = |part: SnapshotPart| {
+            if self.lacks(part.object, stored) {
+                missing.push(part.object);
+            }
         };
         match &command.operation {
-            Operation::Delete { .. } | Operation::Expire { .. } | Operation::DiscardParts { .. } => parts(stream),
-            Operation::Create(_) if over => parts(stream),
+            Operation::Delete { .. } | Operation::Expire { .. } | Operation::DiscardParts { .. } => {
+                stream.into_iter().flat_map(|stream| stream.parts()).for_each(&mut lacks);
+            }
+            Operation::Create(_) if over => {
+                stream.into_iter().flat_map(|stream| stream.parts()).for_each(&mut lacks);
+            }
             Operation::PublishSnapshot(_) => {
-                let former = stream.and_then(|stream| stream.snapshot()).into_iter().flat_map(|former| &former.parts);
-                missing.extend(former.map(|part| part.object).filter(|part| self.lacks(*part, stored)));
+                let former = stream.and_then(|stream| stream.snapshot());
+                former.into_iter().flat_map(|former| former.parts.iter().copied()).for_each(&mut lacks);
             }
             _ => {}
         }
@@ -204,6 +226,7 @@ impl Machine {
                 continue;
             }
             self.note_partial();
+            swept.records += 1;
             if record::is_name(key) {
                 let objects: Vec<u64> = self.named(key).collect();
                 for object in objects {

@@ -115,10 +115,16 @@ impl File for OsFile {
         Ok(self.0.metadata()?.len())
     }
 
-    /// The inode's number. Not the device's: that one changes with the order in which a machine finds its disks.
+    /// The inode's number and, where the file system tells it, when it was made: numbers are given again, and a copy that
+    /// is laid over a file keeps its number. Not the device's: that one changes with the order in which a machine finds
+    /// its disks.
     fn identity(&self) -> io::Result<Option<u64>> {
         use std::os::unix::fs::MetadataExt;
-        Ok(Some(self.0.metadata()?.ino()))
+        let metadata = self.0.metadata()?;
+        let made = metadata.created().ok().and_then(|made| made.duration_since(std::time::UNIX_EPOCH).ok());
+        let made_ns = made.map_or(0, |made| u64::try_from(made.as_nanos()).unwrap_or(u64::MAX));
+        // An odd factor spreads the number over all bits, so that the two do not cancel each other out.
+        Ok(Some(metadata.ino().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ made_ns))
     }
 
     #[cfg(target_os = "linux")]

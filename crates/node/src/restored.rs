@@ -3,7 +3,8 @@
 //! Two small files beside the cluster file. The *mark* is the operator's word that the directory was restored: it
 //! stays until every group has recorded a new history for it. The *place* remembers the number that the file system
 //! gave to that very file, which a copy does not have: a directory whose place is not itself looks restored, and is
-//! warned about. Nothing follows from the look alone.
+//! warned about. Each start writes a new one, so that an older copy is noticed also where it was laid over the files that
+//! were there. Nothing follows from the look alone.
 
 use crate::cluster_file::{ClusterFile, ClusterFileError};
 use bytes::Bytes;
@@ -20,6 +21,7 @@ pub const NAME_MARK: &str = "restored";
 /// The place's name in the data directory.
 pub const NAME_PLACE: &str = "place";
 pub(crate) const NAME_MARK_TEMPORARY: &str = "restored.tmp";
+const NAME_PLACE_TEMPORARY: &str = "place.tmp";
 
 const MAGIC_MARK: &[u8; 8] = b"HWRESTOR";
 const MAGIC_PLACE: &[u8; 8] = b"HWPLACE\0";
@@ -153,7 +155,7 @@ impl Mark {
 }
 
 impl Place {
-    /// What the directory looks like; one that never took its place takes it now. The caller holds its lock.
+    /// What the directory looks like; one that is where it was takes its place anew. The caller holds its lock.
     /// # Errors
     /// The system's.
     pub fn check(disk: &dyn Disk, data: &Path) -> io::Result<Self> {
@@ -164,25 +166,34 @@ impl Place {
             return Ok(Self::Same);
         };
         let found = disk.open(&path, OpenMode::Read)?.identity()?;
-        Ok(if found.is_none_or(|found| found == noted) { Self::Same } else { Self::Other })
+        if found.is_some_and(|found| found != noted) {
+            return Ok(Self::Other);
+        }
+        // A disk that is full keeps the one that is there, and the server starts.
+        if let Err(error) = take_place(disk, data) {
+            tracing::warn!(%error, "the directory's place could not be written anew");
+        }
+        Ok(Self::Same)
     }
 }
 
-/// Writes the place file with its own number in it: a new file, so that one that was copied is not taken for itself.
+/// Writes the place file with its own number in it: a new file, so that one that was copied is not taken for itself. The
+/// old one stays until the new one is whole.
 fn take_place(disk: &dyn Disk, data: &Path) -> io::Result<()> {
-    let path = data.join(NAME_PLACE);
-    match disk.remove(&path) {
+    let temporary = data.join(NAME_PLACE_TEMPORARY);
+    match disk.remove(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let file = disk.open(&path, OpenMode::Create)?;
+    let file = disk.open(&temporary, OpenMode::Create)?;
     let Some(identity) = file.identity()? else {
         // A disk without such numbers has no use for the file.
         drop(file);
-        return disk.remove(&path);
+        return disk.remove(&temporary);
     };
     file.write_at(&encode(MAGIC_PLACE, identity), 0)?;
     file.sync_all()?;
+    disk.rename(&temporary, &data.join(NAME_PLACE))?;
     disk.sync_directory(data)
 }
 

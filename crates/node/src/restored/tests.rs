@@ -102,3 +102,26 @@ fn a_copy_of_a_directory_looks_restored() {
     assert_eq!(Place::check(&disk, &original).expect("checked"), Place::Same);
     std::fs::remove_dir_all(base).expect("removed");
 }
+
+/// The story: yesterday's files were copied over today's, each into the file that was there. The place kept its inode, so
+/// that nothing was said, and the streams had silently gone back a day.
+#[test]
+fn an_older_copy_that_is_laid_over_a_directory_looks_restored() {
+    let data = std::env::temp_dir().join(format!("highwater-laid-over-{}", std::process::id()));
+    let disk = OsDisk::new();
+    std::fs::create_dir_all(&data).expect("made");
+    ClusterFile::draw(1, &mut SplitMix::new(1)).write(&disk, &data).expect("written");
+    assert_eq!(Place::check(&disk, &data).expect("checked"), Place::Same);
+    let yesterday = std::fs::read(data.join(NAME_PLACE)).expect("readable");
+    for _ in 0..3 {
+        // The clock of a file system goes in steps of some milliseconds.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(Place::check(&disk, &data).expect("checked"), Place::Same, "another start");
+        let today = std::fs::read(data.join(NAME_PLACE)).expect("readable");
+        std::fs::write(data.join(NAME_PLACE), &yesterday).expect("laid over");
+        assert_eq!(Place::check(&disk, &data).expect("checked"), Place::Other);
+        std::fs::write(data.join(NAME_PLACE), &today).expect("put right");
+        assert_eq!(disk.list(&data).expect("listed"), ["cluster", NAME_PLACE], "nothing is left beside it");
+    }
+    std::fs::remove_dir_all(data).expect("removed");
+}

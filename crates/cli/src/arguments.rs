@@ -66,6 +66,9 @@ pub enum Tool {
         /// The data directory; empty, or made
         #[arg(long)]
         data: PathBuf,
+        /// Also from a backup that leaves damaged groups out: a server on it refuses their streams. Ends with status 6 then
+        #[arg(long)]
+        except_damaged: bool,
         /// Print what was restored as JSON
         #[arg(long)]
         json: bool,
@@ -92,6 +95,9 @@ pub struct BackupArguments {
     /// An earlier backup: files that it has too are not copied but named a second time, where the file system can
     #[arg(long, value_name = "BACKUP")]
     pub since: Option<PathBuf>,
+    /// Leave damaged groups out and name them, instead of taking no backup; the status is 6 then
+    #[arg(long)]
+    pub except_damaged: bool,
     /// Print what was copied as JSON
     #[arg(long)]
     pub json: bool,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use highwater_base::Digest;
 use highwater_client::{BackupClient, BackupRefused, Client, Options};
 use highwater_disk::{Disk, OsDisk, SystemClock, SystemRandom, system};
-use highwater_node::backup::{self, BackupFault, BackupPlan, Copied, CopyError, Local, Source, Verified};
+use highwater_node::backup::{self, AbsentGroup, BackupFault, BackupPlan, Copied, CopyError, Local, Source, Verified};
 use highwater_node::cluster_file::ClusterFile;
 use highwater_node::{Config, Node, OpenError};
 use serde_json::json;
@@ -20,10 +20,12 @@ pub fn run(arguments: BackupArguments) -> Result<()> {
     if let Some(BackupCommand::Verify { backup, json }) = arguments.command {
         return verify(&backup, json);
     }
-    let BackupArguments { places, data, since, json, .. } = arguments;
+    let BackupArguments { places, data, since, except_damaged, json, .. } = arguments;
     let (copied, to) = match (data, &places[..]) {
-        (Some(data), [to]) => (of_directory(&data, Path::new(to), since.as_deref())?, PathBuf::from(to)),
-        (None, [url, to]) => (of_server(url, Path::new(to), since.as_deref())?, PathBuf::from(to)),
+        (Some(data), [to]) => {
+            (of_directory(&data, Path::new(to), since.as_deref(), except_damaged)?, PathBuf::from(to))
+        }
+        (None, [url, to]) => (of_server(url, Path::new(to), since.as_deref(), except_damaged)?, PathBuf::from(to)),
         (Some(_), _) => bail!("with --data there is one more argument: the folder that becomes the backup"),
         (None, _) => bail!("a running server is named by its URL, and a stopped one by --data DIR"),
     };
@@ -39,6 +41,7 @@ pub fn run(arguments: BackupArguments) -> Result<()> {
             "copied_bytes": copied_bytes,
             "shared_bytes": shared_bytes,
             "streams": verified.streams,
+            "absent": manifest.absent,
             "faults": verified.faults,
         }))?;
     } else {
@@ -51,17 +54,18 @@ pub fn run(arguments: BackupArguments) -> Result<()> {
             ("shared", output::bytes(shared_bytes)),
         ])?;
     }
-    sound(&to, &verified.faults)
+    sound(&to, &verified.faults)?;
+    whole(&to, &manifest.absent)
 }
 
 /// Copies from a running server.
-fn of_server(url: &str, to: &Path, since: Option<&Path>) -> Result<Copied> {
+fn of_server(url: &str, to: &Path, since: Option<&Path>, except_damaged: bool) -> Result<Copied> {
     if !url.starts_with("http://") && !url.starts_with("https://") {
         bail!("{url} is no URL of a server, such as http://127.0.0.1:4437");
     }
     let client = Client::new(Options::from_environment()).context("cannot set up the HTTP client")?;
     let client = BackupClient::new(client, url);
-    let answer = client.begin().map_err(|refused| not_taken(url, &refused))?;
+    let answer = client.begin(except_damaged).map_err(|refused| not_taken(url, &refused))?;
     let plan: BackupPlan =
         serde_json::from_slice(&answer).context("the server's answer is not a backup's description")?;
     let copied = copy(&plan, &Remote { client: &client, id: &plan.id }, to, since);
@@ -72,7 +76,7 @@ fn of_server(url: &str, to: &Path, since: Option<&Path>) -> Result<Copied> {
 }
 
 /// Copies from the directory of a stopped server, which is opened as a server would open it.
-fn of_directory(data: &Path, to: &Path, since: Option<&Path>) -> Result<Copied> {
+fn of_directory(data: &Path, to: &Path, since: Option<&Path>, except_damaged: bool) -> Result<Copied> {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::new());
     if ClusterFile::read(&*disk, data)?.is_none() {
         return Err(exit::with(Status::NotFound, format!("{} is no data directory", data.display())));
@@ -88,11 +92,12 @@ fn of_directory(data: &Path, to: &Path, since: Option<&Path>) -> Result<Copied> 
     })?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let handle = node.handle();
-    let copied = runtime.block_on(handle.begin_backup()).context("no backup was taken").and_then(|plan| {
-        let copied = copy(&plan, &Local { handle: &handle, id: &plan.id }, to, since);
-        handle.end_backup(&plan.id);
-        copied
-    });
+    let copied =
+        runtime.block_on(handle.begin_backup(except_damaged)).context("no backup was taken").and_then(|plan| {
+            let copied = copy(&plan, &Local { handle: &handle, id: &plan.id }, to, since);
+            handle.end_backup(&plan.id);
+            copied
+        });
     node.shutdown().context("the directory was not closed cleanly")?;
     copied
 }
@@ -153,6 +158,7 @@ fn verify(backup: &Path, json: bool) -> Result<()> {
             "files": manifest.files.len(),
             "bytes": manifest.bytes(),
             "streams": streams,
+            "absent": manifest.absent,
             "faults": faults,
         }))?;
     } else {
@@ -165,7 +171,21 @@ fn verify(backup: &Path, json: bool) -> Result<()> {
             ("faults", faults.len().to_string()),
         ])?;
     }
-    sound(backup, &faults)
+    sound(backup, &faults)?;
+    whole(backup, &manifest.absent)
+}
+
+/// An error that names every group that is not in a backup, if there is one.
+fn whole(backup: &Path, absent: &[AbsentGroup]) -> Result<()> {
+    if absent.is_empty() {
+        return Ok(());
+    }
+    let mut words = format!("{} does not hold {} groups, which were damaged:", backup.display(), absent.len());
+    for AbsentGroup { group, why } in absent {
+        words.push_str(&format!("\n  {group}: {why}"));
+    }
+    words.push_str("\nKeep the damaged directory: nothing else has the streams of these groups");
+    Err(exit::with(Status::Partly, words))
 }
 
 /// An error that names everything that cannot be believed, if there is something.
@@ -182,27 +202,31 @@ fn sound(backup: &Path, faults: &[BackupFault]) -> Result<()> {
 }
 
 /// Puts a backup into an empty directory.
-pub fn restore(backup: &Path, data: &Path, json: bool) -> Result<()> {
+pub fn restore(backup: &Path, data: &Path, except_damaged: bool, json: bool) -> Result<()> {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::new());
     let total = backup::Manifest::read(&*disk, backup)?.bytes();
     let mut progress = Progress::new("restoring");
-    let restored = backup::restore(&disk, backup, data, &mut SystemRandom, &mut |bytes| progress.set(bytes, total))
+    let mut told = |bytes| progress.set(bytes, total);
+    let restored = backup::restore(&disk, backup, data, except_damaged, &mut SystemRandom, &mut told)
         .with_context(|| format!("{} was not restored", data.display()))?;
     drop(progress);
     let manifest = restored.manifest;
     if json {
-        return output::json(&json!({
+        output::json(&json!({
             "data": data,
             "cluster_id": manifest.cluster_id,
             "began_ms": manifest.began_ms,
             "files": manifest.files.len(),
             "bytes": manifest.bytes(),
-        }));
+            "absent": manifest.absent,
+        }))?;
+    } else {
+        output::table(&[
+            ("data", data.display().to_string()),
+            ("cluster", manifest.cluster_id.clone()),
+            ("files", manifest.files.len().to_string()),
+            ("bytes", output::bytes(manifest.bytes())),
+        ])?;
     }
-    output::table(&[
-        ("data", data.display().to_string()),
-        ("cluster", manifest.cluster_id.clone()),
-        ("files", manifest.files.len().to_string()),
-        ("bytes", output::bytes(manifest.bytes())),
-    ])
+    whole(backup, &manifest.absent)
 }

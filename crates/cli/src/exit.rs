@@ -14,6 +14,8 @@ pub enum Status {
     Differs = 4,
     /// It was not done, and may be tried again later: the network, another process, a time limit.
     Later = 5,
+    /// It was done for a part of what there is, as was asked for; the message names the rest.
+    Partly = 6,
 }
 
 /// An error with its own exit status.

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         Tool::Stream(command) => stream::run(command),
         Tool::Db(command) => db::run(command),
         Tool::Backup(arguments) => backup::run(arguments),
-        Tool::Restore { backup, data, json } => backup::restore(&backup, &data, json),
+        Tool::Restore { backup, data, except_damaged, json } => backup::restore(&backup, &data, except_damaged, json),
         Tool::Key(command) => manage::key(command),
         Tool::Account(command) => manage::account(command),
         Tool::Plan(command) => manage::plan(command),

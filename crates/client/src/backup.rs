@@ -41,11 +41,13 @@ impl BackupClient {
         Self { client, base: format!("{}/v1/admin/backups", url.trim_end_matches('/')) }
     }
 
-    /// Begins a backup; its description as the server sends it, in JSON.
+    /// Begins a backup; its description as the server sends it, in JSON. With `except_damaged` it leaves damaged groups out
+    /// and names them.
     /// # Errors
     /// [`BackupRefused`].
-    pub fn begin(&self) -> Result<Bytes, BackupRefused> {
-        self.ask(Method::POST, self.base.clone(), 201, PLAN_BYTES_MAX)
+    pub fn begin(&self, except_damaged: bool) -> Result<Bytes, BackupRefused> {
+        let query = if except_damaged { "?except_damaged=true" } else { "" };
+        self.ask(Method::POST, format!("{}{query}", self.base), 201, PLAN_BYTES_MAX)
     }
 
     /// Up to `length` bytes of a file from `offset` on.

@@ -9,6 +9,7 @@ use crate::names;
 use crate::router::App;
 use crate::service::Service;
 use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -27,9 +28,26 @@ pub(crate) fn routes<S: Service>() -> Router<App<S>> {
         .route("/v1/admin/backups/{id}/digests/{*path}", get(digest::<S>).fallback(not_get))
 }
 
-async fn begin<S: Service>(State(app): State<App<S>>) -> Result<Response, Error> {
-    let plan = app.service.begin_backup().await?;
+/// How a backup is taken.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manner {
+    /// Leave damaged groups out, and name them.
+    #[serde(default)]
+    except_damaged: bool,
+}
+
+async fn begin<S: Service>(State(app): State<App<S>>, manner: Asked<Manner>) -> Result<Response, Error> {
+    let Query(manner) = manner.map_err(|error| malformed(&error))?;
+    let plan = app.service.begin_backup(manner.except_damaged).await?;
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, names::NO_STORE)], Json(plan)).into_response())
+}
+
+/// A query that may be malformed; then the answer is an error like any other.
+type Asked<T> = Result<Query<T>, QueryRejection>;
+
+fn malformed(error: &QueryRejection) -> Error {
+    Error::new(Code::InvalidQuery, error.body_text())
 }
 
 /// Milliseconds that a read waits for room among the answers of others: half of what its client waits.
@@ -37,6 +55,7 @@ const WAIT_MS: u64 = 5_000;
 
 /// Which bytes of a file.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Range {
     #[serde(default)]
     offset: u64,
@@ -46,8 +65,9 @@ struct Range {
 async fn read<S: Service>(
     State(app): State<App<S>>,
     Path((id, path)): Path<(String, String)>,
-    Query(range): Query<Range>,
+    range: Asked<Range>,
 ) -> Result<Response, Error> {
+    let Query(range) = range.map_err(|error| malformed(&error))?;
     let length = range.length.unwrap_or(READ_BYTES_MAX).min(READ_BYTES_MAX);
     // What waits for a slow reader counts like the answer to a read of a stream.
     let busy = || Error::new(Code::LiveReadBackpressure, "the answers for slow readers hold all the memory they may");

@@ -147,7 +147,7 @@ pub trait Service: Clone + Send + Sync + 'static {
     /// Begins a backup.
     /// # Errors
     /// A group that has no sound checkpoint now, or too many backups.
-    fn begin_backup(&self) -> impl Future<Output = Result<BackupPlan, BackupError>> + Send {
+    fn begin_backup(&self, _except_damaged: bool) -> impl Future<Output = Result<BackupPlan, BackupError>> + Send {
         async { Err(BackupError::Unknown) }
     }
 
@@ -276,8 +276,8 @@ impl Service for Handle {
         Self::read(self, request).await
     }
 
-    async fn begin_backup(&self) -> Result<BackupPlan, BackupError> {
-        Self::begin_backup(self).await
+    async fn begin_backup(&self, except_damaged: bool) -> Result<BackupPlan, BackupError> {
+        Self::begin_backup(self, except_damaged).await
     }
 
     fn read_backup(&self, id: &str, path: &str, offset: u64, length: u64) -> Result<Bytes, BackupError> {

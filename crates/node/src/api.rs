@@ -74,7 +74,7 @@ pub enum Unavailable {
         leadership_lost: bool,
     },
     /// The log has no space left, on disk or within its bound.
-    #[error("the write-ahead log has no space left")]
+    #[error("the server's disk, or the log's bound, leaves no room")]
     WalDiskPressure,
     /// A group's log has grown past its bound.
     #[error("the group's log is full")]

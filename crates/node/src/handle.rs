@@ -11,6 +11,7 @@ use highwater_base::{GroupId, Incarnation, Millis, Offset, limits};
 use highwater_control::View;
 use highwater_store::{Pin, ReadError};
 use highwater_stream::{Head, Operation, ProducerKey, ReadFrom, Refusal};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, mpsc};
 use tokio::sync::{oneshot, watch};
@@ -259,10 +260,28 @@ impl Handle {
                     });
                     return Err(Unavailable::StoredBytesDamaged(why));
                 }
+                Err(ReadError::LogDamaged(why)) => {
+                    self.note_log_damage(group, &why, request.path, false, start..next);
+                    return Err(Unavailable::StoredBytesDamaged(why));
+                }
                 Err(error) => return Err(Unavailable::Internal(error.to_string())),
             }
         }
         Err(Unavailable::Internal("the bytes moved as often as they were located".to_owned()))
+    }
+
+    /// Puts damage of the log that a read met on the list of what is known. The group's next checkpoint meets it too.
+    pub(crate) fn note_log_damage(&self, group: u32, why: &str, stream: String, snapshot: bool, bytes: Range<u64>) {
+        self.shared.storage.note(StorageFault {
+            group,
+            file: self.shared.data.join("wal").display().to_string(),
+            position: 0,
+            what: why.to_owned(),
+            stream: Some(stream),
+            snapshot,
+            from: Some(bytes.start),
+            to: Some(bytes.end),
+        });
     }
 
     async fn fetch(&self, located: ReadLocated) -> Result<ReadAnswer, ReadError> {

@@ -191,6 +191,10 @@ impl Handle {
                     });
                     return Err(Unavailable::StoredBytesDamaged(why));
                 }
+                Err(ReadError::LogDamaged(why)) => {
+                    self.note_log_damage(group, &why, path.to_owned(), true, range);
+                    return Err(Unavailable::StoredBytesDamaged(why));
+                }
                 Err(error) => return Err(Unavailable::Internal(error.to_string())),
             }
         }

@@ -118,7 +118,11 @@ impl Faults {
     pub fn note(&self, fault: StorageFault) {
         let mut known = self.known();
         let pass = known.pass;
-        let same = |known: &StorageFault| (known.file.as_str(), known.position) == (&fault.file, fault.position);
+        // Places in the log have no position here, and are told apart by what says where.
+        let same = |known: &StorageFault| {
+            (&known.file, known.position, known.group) == (&fault.file, fault.position, fault.group)
+                && (fault.position > 0 || known.what == fault.what)
+        };
         if let Some(index) = known.status.faults.iter().position(same) {
             known.met[index] = pass;
             return;

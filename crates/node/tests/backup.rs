@@ -8,7 +8,7 @@ use highwater_disk::{Disk, OpenMode, OsDisk, SimDisk};
 use highwater_node::backup::{
     BackupError, BackupPlan, CopyError, Local, ManifestError, RestoreError, Source, copy, restore, verify,
 };
-use highwater_node::{Config, Handle, Node, OpenError, ReadRequest};
+use highwater_node::{Config, GroupState, Handle, Node, OpenError, ReadRequest, Unavailable};
 use highwater_stream::{Append, Create, Operation, ReadFrom};
 use std::cell::Cell;
 use std::path::Path;
@@ -115,7 +115,7 @@ fn data_file(sim: &SimDisk) -> std::path::PathBuf {
 }
 
 fn take(runtime: &Runtime, handle: &Handle, disk: &dyn Disk, to: &Path, since: Option<&Path>) -> (BackupPlan, u64) {
-    let plan = runtime.block_on(handle.begin_backup()).expect("every group serves");
+    let plan = runtime.block_on(handle.begin_backup(false)).expect("every group serves");
     let copied = copy(&plan, &Local { handle, id: &plan.id }, disk, to, since, &mut |_| {}).expect("copied");
     assert!(handle.end_backup(&plan.id) && !handle.end_backup(&plan.id));
     assert_eq!(copied.copied_bytes + copied.shared_bytes, copied.manifest.bytes());
@@ -156,7 +156,7 @@ fn what_was_acknowledged_before_a_backup_is_restored_though_the_server_went_on_m
     let node = open(&disk, Path::new("/data")).expect("opens");
     let handle = node.handle();
     runtime.block_on(fill(&handle));
-    let plan = runtime.block_on(handle.begin_backup()).expect("every group serves");
+    let plan = runtime.block_on(handle.begin_backup(false)).expect("every group serves");
     assert_eq!(handle.status().backups, 1);
     let source = Busy { runtime: &runtime, local: Local { handle: &handle, id: &plan.id }, reads: Cell::new(0) };
     let mut through = 0;
@@ -172,7 +172,7 @@ fn what_was_acknowledged_before_a_backup_is_restored_though_the_server_went_on_m
     let verified = verify(&disk, Path::new("/backup"), &mut |_| {}).expect("a manifest");
     assert_eq!((verified.faults, verified.streams), (Vec::new(), 4));
     let mut random = SplitMix::new(1);
-    restore(&disk, Path::new("/backup"), Path::new("/again"), &mut random, &mut |_| {}).expect("restored");
+    restore(&disk, Path::new("/backup"), Path::new("/again"), false, &mut random, &mut |_| {}).expect("restored");
     let node = open(&disk, Path::new("/again")).expect("a data directory");
     let handle = node.handle();
     runtime.block_on(async {
@@ -206,7 +206,7 @@ fn a_second_backup_names_the_files_that_the_first_has_and_stands_alone() {
     std::fs::remove_dir_all(&first).expect("it can go");
     assert_eq!(verify(&disk, &second, &mut |_| {}).expect("a manifest").faults, []);
     let restored = folder.path().join("restored");
-    restore(&disk, &second, &restored, &mut SystemRandom, &mut |_| {}).expect("restored");
+    restore(&disk, &second, &restored, false, &mut SystemRandom, &mut |_| {}).expect("restored");
     let node = open(&disk, &restored).expect("a data directory");
     assert_eq!(runtime.block_on(content(&node.handle(), "a")).len(), expected().len() + 10);
 }
@@ -232,7 +232,7 @@ fn a_file_of_the_same_name_and_length_with_other_bytes_is_copied_again() {
         node.shutdown().expect("a clean end");
     }
     let restored = folder.path().join("restored");
-    restore(&disk, &backups[1], &restored, &mut SystemRandom, &mut |_| {}).expect("restored");
+    restore(&disk, &backups[1], &restored, false, &mut SystemRandom, &mut |_| {}).expect("restored");
     let node = open(&disk, &restored).expect("a data directory");
     assert!(runtime.block_on(content(&node.handle(), "a")).iter().all(|byte| *byte == 2));
 }
@@ -247,7 +247,7 @@ fn a_flipped_bit_of_a_backup_is_found_with_its_stream_and_not_restored() {
     assert_eq!(verified.faults.len(), 2, "the digest and the block: {:?}", verified.faults);
     let stream = verified.faults[1].stream.as_deref().expect("the stream is named");
     assert!(PATHS.contains(&stream) && verified.faults[1].what.contains("byte 4096"), "{:?}", verified.faults);
-    let refused = restore(&disk, Path::new("/backup"), Path::new("/again"), &mut SystemRandom, &mut |_| {});
+    let refused = restore(&disk, Path::new("/backup"), Path::new("/again"), false, &mut SystemRandom, &mut |_| {});
     assert!(matches!(&refused, Err(RestoreError::Damaged { path, .. }) if *path == data), "{refused:?}");
     open(&disk, Path::new("/again")).expect_err("what was restored in part is no data directory");
 }
@@ -256,7 +256,8 @@ fn a_flipped_bit_of_a_backup_is_found_with_its_stream_and_not_restored() {
 fn a_missing_file_or_manifest_is_said_and_nothing_is_restored_over_data() {
     let runtime = runtime();
     let (sim, disk) = backed_up(&runtime);
-    let into = |data: &str| restore(&disk, Path::new("/backup"), Path::new(data), &mut SystemRandom, &mut |_| {});
+    let into =
+        |data: &str| restore(&disk, Path::new("/backup"), Path::new(data), false, &mut SystemRandom, &mut |_| {});
     let refused = into("/data").expect_err("a directory with data");
     assert!(matches!(refused, RestoreError::NotEmpty { .. }), "{refused}");
     let data = data_file(&sim);
@@ -290,7 +291,7 @@ fn a_copy_that_broke_off_is_no_backup_and_a_backup_that_ended_is_not_read() {
     let node = open(&disk, Path::new("/data")).expect("opens");
     let handle = node.handle();
     runtime.block_on(fill(&handle));
-    let plan = runtime.block_on(handle.begin_backup()).expect("every group serves");
+    let plan = runtime.block_on(handle.begin_backup(false)).expect("every group serves");
     let broken = Broken(Local { handle: &handle, id: &plan.id }, Cell::new(0));
     let refused = copy(&plan, &broken, &*disk, Path::new("/backup"), None, &mut |_| {});
     assert!(matches!(refused, Err(CopyError::Source { .. })), "{refused:?}");
@@ -302,8 +303,8 @@ fn a_copy_that_broke_off_is_no_backup_and_a_backup_that_ended_is_not_read() {
     }
     assert!(handle.end_backup(&plan.id));
     assert!(matches!(handle.read_backup(&plan.id, "cluster", 0, 10), Err(BackupError::Unknown)));
-    let ids: Vec<_> = (0..4).map(|_| runtime.block_on(handle.begin_backup()).expect("up to four").id).collect();
-    assert!(matches!(runtime.block_on(handle.begin_backup()), Err(BackupError::TooMany)));
+    let ids: Vec<_> = (0..4).map(|_| runtime.block_on(handle.begin_backup(false)).expect("up to four").id).collect();
+    assert!(matches!(runtime.block_on(handle.begin_backup(false)), Err(BackupError::TooMany)));
     assert!(ids.iter().all(|id| handle.end_backup(id)));
 }
 
@@ -314,7 +315,7 @@ fn a_restore_that_was_interrupted_is_whole_or_refused() {
     let (sim, _) = backed_up(&runtime);
     let into = |sim: &SimDisk| {
         let disk: Arc<dyn Disk> = Arc::new(sim.clone());
-        restore(&disk, Path::new("/backup"), Path::new("/again"), &mut SplitMix::new(3), &mut |_| {}).is_ok()
+        restore(&disk, Path::new("/backup"), Path::new("/again"), false, &mut SplitMix::new(3), &mut |_| {}).is_ok()
     };
     let whole = sim.fork(0);
     let before = whole.operations();
@@ -359,4 +360,99 @@ fn a_file_of_the_disk_is_left_as_it_is_by_a_check() {
     verify(&disk, Path::new("/backup"), &mut |_| {}).expect("a manifest");
     assert_eq!((sim.files(), sim.operations()), (before, operations));
     assert!(disk.open(Path::new("/backup/cluster"), OpenMode::Read).is_ok());
+}
+
+/// Paths of which both groups have some.
+fn spread() -> impl Iterator<Item = String> {
+    (0..12).map(|number| format!("spread-{number}"))
+}
+
+/// A node's directory with streams in both groups, of which one is damaged, and its backup without that one.
+fn backed_up_in_part(runtime: &Runtime, damaged: &str) -> (Arc<dyn Disk>, BackupPlan) {
+    let sim = SimDisk::new(1);
+    let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+    let node = open(&disk, Path::new("/data")).expect("opens");
+    runtime.block_on(async {
+        fill(&node.handle()).await;
+        for path in spread() {
+            create(&node.handle(), &path).await;
+            append(&node.handle(), &path, 5, 5_000).await;
+        }
+    });
+    let pins: Vec<_> = (0..3).map(|group| runtime.block_on(node.handle().pin(group)).expect("a checkpoint")).collect();
+    drop(pins);
+    node.shutdown().expect("a clean end");
+    let folder = format!("/data/store/{damaged}/index-");
+    let index = sim.files().into_iter().map(|(path, _)| path).find(|path| path.to_string_lossy().starts_with(&folder));
+    sim.flip_bit(&index.expect("it made a checkpoint"), 20).expect("in the file");
+
+    let node = open(&disk, Path::new("/data")).expect("the others serve");
+    let handle = node.handle();
+    let refused = runtime.block_on(handle.begin_backup(false));
+    let Err(BackupError::Group { group, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(group.to_string(), damaged);
+    let plan = runtime.block_on(handle.begin_backup(true)).expect("the others are sound");
+    let local = Local { handle: &handle, id: &plan.id };
+    copy(&plan, &local, &*disk, Path::new("/backup"), None, &mut |_| {}).expect("copied");
+    handle.end_backup(&plan.id);
+    node.shutdown().expect("a clean end");
+    (disk, plan)
+}
+
+/// The story: one damaged group of sixteen made a backup of the fifteen others impossible.
+#[test]
+fn a_damaged_group_is_left_out_of_a_backup_that_names_it_and_the_others_come_back() {
+    let runtime = runtime();
+    let (disk, plan) = backed_up_in_part(&runtime, "g0");
+    let [absent] = &plan.absent[..] else { panic!("{:?}", plan.absent) };
+    assert!(absent.group == "g0" && absent.why.contains("its store does not open"), "{absent:?}");
+    let verified = verify(&disk, Path::new("/backup"), &mut |_| {}).expect("a manifest");
+    assert_eq!((verified.faults, &verified.manifest.absent), (Vec::new(), &plan.absent));
+
+    let mut random = SystemRandom;
+    let again = Path::new("/again");
+    let refused = restore(&disk, Path::new("/backup"), again, false, &mut random, &mut |_| {});
+    let Err(RestoreError::Absent { absent }) = refused else { panic!("{refused:?}") };
+    assert_eq!(absent, ["g0"]);
+    restore(&disk, Path::new("/backup"), again, true, &mut random, &mut |_| {}).expect("restored");
+    let node = open(&disk, again).expect("opens");
+    let handle = node.handle();
+    let (mut whole, mut refused) = (0, 0);
+    assert!(matches!(handle.status().groups[0].state, GroupState::Damaged(_)), "a group that is not there serves");
+    for path in spread() {
+        match runtime.block_on(handle.head(&path)) {
+            Ok(head) => {
+                assert!(head.is_ok(), "{path}");
+                assert_eq!(runtime.block_on(content(&handle, &path)), vec![5; 5_000], "{path}");
+                whole += 1;
+            }
+            Err(why) => {
+                assert_eq!(why, Unavailable::ApplyStopped, "{path} is not said to be gone");
+                refused += 1;
+            }
+        }
+    }
+    assert!(whole > 0 && refused > 0, "{whole} whole, {refused} refused");
+    node.shutdown().expect("a clean end");
+}
+
+#[test]
+fn a_backup_without_the_control_group_comes_back_without_keys_and_serves_the_streams() {
+    let runtime = runtime();
+    let (disk, plan) = backed_up_in_part(&runtime, "control");
+    assert_eq!(plan.absent.iter().map(|absent| absent.group.as_str()).collect::<Vec<_>>(), ["control"]);
+    let again = Path::new("/again");
+    restore(&disk, Path::new("/backup"), again, true, &mut SystemRandom, &mut |_| {}).expect("restored");
+    let node = open(&disk, again).expect("opens");
+    let handle = node.handle();
+    for path in PATHS {
+        assert_eq!(runtime.block_on(content(&handle, path)), expected(), "{path}");
+    }
+    let view = runtime.block_on(async {
+        let mut view = handle.control_view();
+        let known = view.wait_for(Option::is_some).await.expect("the node lives");
+        known.clone().expect("known")
+    });
+    assert!(!view.is_keyed());
+    node.shutdown().expect("a clean end");
 }

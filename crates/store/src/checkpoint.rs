@@ -60,6 +60,18 @@ pub struct CheckpointError {
 }
 
 impl CheckpointError {
+    /// Whether bytes that it needs are not what was written, so that no later attempt finds them either.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        self.is_log_damage() || matches!(self.fault, CheckpointFault::Damaged { .. })
+    }
+
+    /// Whether these bytes lie in the log: the object's payload is nowhere else.
+    #[must_use]
+    pub fn is_log_damage(&self) -> bool {
+        matches!(self.fault, CheckpointFault::Log { source: LogError::Failed(_), .. })
+    }
+
     /// Whether the disk was full, so that a later attempt needs nothing but space.
     #[must_use]
     pub fn is_full(&self) -> bool {

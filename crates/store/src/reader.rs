@@ -34,6 +34,9 @@ pub enum ReadError {
         /// What was said, or not.
         why: String,
     },
+    /// The log holds other bytes than it was given, or cannot be read there; it says where.
+    #[error("{0}")]
+    LogDamaged(String),
     /// The log could not give the bytes; it says why.
     #[error("{0}")]
     Log(String),
@@ -106,7 +109,7 @@ fn read_log(
 ) -> Result<Bytes, ReadError> {
     let payload = log.read(source).map_err(|error| match error {
         LogError::Reclaimed => ReadError::Moved,
-        LogError::Failed(why) => ReadError::Log(why),
+        LogError::Failed(why) => ReadError::LogDamaged(why),
     })?;
     let range = within.start as usize..within.end as usize;
     if range.end > payload.len() {

@@ -102,3 +102,41 @@ fn a_damaged_backup_is_told_from_a_sound_one_and_not_restored() {
     let refused = Server::command(&half.data, half.port).output().expect("highwater can be run");
     assert!(!refused.status.success(), "a part of a restore is no data directory");
 }
+
+/// The story: one damaged group of sixteen made a backup of the others impossible. Now whoever asks for them gets them, and is
+/// told each time that something is missing.
+#[test]
+fn a_backup_without_a_damaged_group_says_so_wherever_it_goes() {
+    let folder = folder();
+    let mut server = Server::start(folder.path());
+    let urls: Vec<String> = (0..40).map(|number| server.url(&format!("s{number}"))).collect();
+    for url in &urls {
+        highwater(["stream", "create", url]).ok();
+    }
+    let whole = folder.path().join("whole");
+    highwater(["backup", &base(&server), text(&whole)]).ok();
+    server.kill();
+    let index = server.data.join("store/g0/index-0000000000000001");
+    let file = fs::File::options().write(true).open(index).expect("it made a checkpoint");
+    file.write_all_at(&[1, 2, 3], 20).expect("it can be damaged");
+
+    let part = folder.path().join("part");
+    let take = |more: &[&str]| highwater([&["backup", "--data", text(&server.data), text(&part)], more].concat());
+    take(&[]).fails(1, &["g0 cannot be backed up", "--except-damaged"]);
+    take(&["--except-damaged"]).fails(6, &["does not hold 1 groups", "g0: ", "Keep the damaged directory"]);
+    highwater(["backup", "verify", text(&part)]).fails(6, &["g0: "]);
+    fs::rename(&server.data, folder.path().join("damaged")).expect("moved");
+    let restore = |more: &[&str]| highwater([&["restore", text(&part), "--data", text(&server.data)], more].concat());
+    restore(&[]).fails(1, &["does not hold g0", "--except-damaged"]);
+    restore(&["--except-damaged"]).fails(6, &["g0: "]);
+    server.restart();
+    let mut missing = 0;
+    for url in &urls {
+        let read = highwater(["stream", "read", url]);
+        if read.status != 0 {
+            missing += 1;
+            read.fails(read.status, &["APPLY_STOPPED"]);
+        }
+    }
+    assert!((1..40).contains(&missing), "{missing} streams are refused, and none is said to be gone");
+}

@@ -2,6 +2,7 @@
 //!
 //! `fake` is a node in memory around the real stream machine; it plays the faults that a healthy node never shows.
 
+mod backups;
 mod bodies;
 mod browsers;
 mod encrypted;

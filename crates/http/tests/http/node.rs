@@ -15,7 +15,7 @@ const PATH: &str = "/v1/stream/app/db";
 const TEXT: (&str, &str) = ("content-type", "text/plain");
 
 /// Opens a node with a log small enough for a test, and waits until it serves.
-fn open(data: &Path) -> (Node, Server) {
+pub fn open(data: &Path) -> (Node, Server) {
     open_with(Config { groups: 2, wal_segment_bytes: 8 << 20, wal_bytes_max: 64 << 20, ..Config::new(data) })
 }
 

@@ -40,6 +40,25 @@ fn read(server: &Server, offset: u64, headers: &[(&str, &str)]) -> Answer {
     server.ask("GET", &format!("{PATH}/snapshot/{offset:020}"), headers, b"")
 }
 
+/// With one request and in parts, from the body's first byte over the bound on; what was staged can still be used.
+#[test]
+fn a_snapshot_that_is_too_large_is_refused_with_the_bound_and_changes_nothing() {
+    let server = Server::start(Fake::with(Options { snapshot_bytes_max: 12, ..Options::default() }));
+    created(&server, b"0123456789");
+    assert_eq!(publish(&server, 5, &[], b"a dozen here").status, 204, "the bound itself");
+    let too_large = |answer: Answer| {
+        assert_eq!(answer.told(), (413, "SNAPSHOT_TOO_LARGE".to_owned()));
+        assert_eq!(answer.header("ursula-max-snapshot-bytes"), Some("12"));
+    };
+    too_large(publish(&server, 6, &[], b"one more than"));
+    let parts = [stage(&server, b"ten bytes."), stage(&server, b"two"), stage(&server, b"ok")];
+    let [ten, two, ok] = parts.each_ref().map(String::as_str);
+    too_large(commit(&server, 7, &[ten, two], b"ten bytes.two"));
+    let head = server.ask("HEAD", PATH, &[], b"");
+    assert_eq!(head.header("stream-snapshot-offset"), Some("00000000000000000005"), "{head:?}");
+    assert_eq!(commit(&server, 8, &[ten, ok], b"ten bytes.ok").status, 204);
+}
+
 #[test]
 fn a_snapshot_is_read_whole_and_by_range_and_head_names_it() {
     let server = Server::start(Fake::new());

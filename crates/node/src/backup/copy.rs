@@ -130,6 +130,7 @@ pub fn copy(
         node: plan.node,
         groups: plan.groups,
         began_ms: plan.began_ms,
+        absent: plan.absent.clone(),
         files: Vec::with_capacity(plan.files.len()),
     };
     let done = Copied { manifest, copied_bytes: 0, shared_bytes: 0 };

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use highwater_base::Digest;
 use highwater_base::codec::{DecodeError, Reader, Writer};
 use highwater_disk::{Disk, OpenMode};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ pub const NAME: &str = "manifest";
 const NAME_TEMPORARY: &str = "manifest.tmp";
 
 const MAGIC: &[u8; 8] = b"HWBACKUP";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// Bytes of a manifest that are read: about 700,000 files, or 44 TB.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The shortest entry: the length of its path, a path of seven bytes, its bytes and its digest.
@@ -56,6 +57,18 @@ pub enum ManifestError {
     },
 }
 
+/// The shortest entry of a group that is not in a backup: the lengths of its two texts.
+const ABSENT_BYTES_MIN: usize = 4 + 2 + 4;
+
+/// A group that a backup does not hold, because it is damaged where the backup was taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AbsentGroup {
+    /// Its folder below `store/`: `g3`, or `control`.
+    pub group: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
 /// One file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -78,6 +91,8 @@ pub struct Manifest {
     pub groups: u32,
     /// Milliseconds since the Unix epoch when it began.
     pub began_ms: u64,
+    /// Groups that it does not hold, in order of their folders.
+    pub absent: Vec<AbsentGroup>,
     /// Its files, in order of their paths.
     pub files: Vec<Entry>,
 }
@@ -137,7 +152,11 @@ impl Manifest {
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
         writer.raw(MAGIC).u16(VERSION).u64(self.node).u32(self.groups).u64(self.began_ms);
-        writer.bytes(self.cluster_id.as_bytes()).u32(self.files.len() as u32);
+        writer.bytes(self.cluster_id.as_bytes()).u32(self.absent.len() as u32);
+        for AbsentGroup { group, why } in &self.absent {
+            writer.bytes(group.as_bytes()).bytes(why.as_bytes());
+        }
+        writer.u32(self.files.len() as u32);
         for Entry { path, bytes, digest } in &self.files {
             writer.bytes(path.as_bytes()).u64(*bytes).raw(&digest.0);
         }
@@ -169,6 +188,7 @@ impl Manifest {
     fn fields(mut reader: Reader) -> Result<Self, DecodeError> {
         let (node, groups, began_ms) = (reader.u64()?, reader.u32()?, reader.u64()?);
         let cluster_id = reader.string()?;
+        let absent = Self::absent(&mut reader)?;
         let count = reader.u32()? as usize;
         let mut files: Vec<Entry> = Vec::with_capacity(count.min(reader.remaining() / ENTRY_BYTES_MIN));
         for _ in 0..count {
@@ -180,7 +200,21 @@ impl Manifest {
             files.push(Entry { path, bytes: reader.u64()?, digest: Digest(reader.array()?) });
         }
         reader.finish()?;
-        Ok(Self { cluster_id, node, groups, began_ms, files })
+        Ok(Self { cluster_id, node, groups, began_ms, absent, files })
+    }
+
+    fn absent(reader: &mut Reader) -> Result<Vec<AbsentGroup>, DecodeError> {
+        let count = reader.u32()? as usize;
+        let mut absent: Vec<AbsentGroup> = Vec::with_capacity(count.min(reader.remaining() / ABSENT_BYTES_MIN));
+        for _ in 0..count {
+            let (group, why) = (reader.string()?, reader.string()?);
+            let last = absent.last().map(|last| last.group.as_str());
+            if owner_of(&group).is_none() || last.is_some_and(|last| last >= group.as_str()) {
+                return Err(DecodeError::Invalid("group"));
+            }
+            absent.push(AbsentGroup { group, why });
+        }
+        Ok(absent)
     }
 }
 
@@ -211,6 +245,7 @@ mod tests {
             node: 1,
             groups: 2,
             began_ms: 1_700_000_000_000,
+            absent: vec![AbsentGroup { group: "g1".to_owned(), why: "its log is damaged".to_owned() }],
             files: vec![
                 entry("cluster", 90),
                 entry("store/control/index-0000000000000001", 200),
@@ -247,21 +282,33 @@ mod tests {
     }
 
     #[test]
-    fn the_manifest_of_version_1_is_read_and_written_as_ever() {
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join("backup-manifest-1.bin");
+    fn the_manifest_of_version_2_is_read_and_written_as_ever() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join("backup-manifest-2.bin");
         let kept = std::fs::read(&golden).unwrap_or_default();
         if std::env::var_os("HIGHWATER_WRITE_GOLDEN").is_some() && kept.is_empty() {
             std::fs::write(&golden, manifest().encode()).expect("the folder is there");
         }
         assert!(kept == manifest().encode(), "today's bytes differ from the golden file");
-        assert_eq!(decode(kept).expect("version 1"), manifest());
+        assert_eq!(decode(kept).expect("version 2"), manifest());
     }
 
     #[test]
-    fn a_later_version_is_refused_by_number() {
+    fn another_version_is_refused_by_number() {
         let mut bytes = manifest().encode();
-        bytes[8] = 2;
-        assert!(matches!(decode(sealed(bytes)), Err(ManifestError::Version { version: 2, .. })));
+        bytes[8] = 3;
+        assert!(matches!(decode(sealed(bytes)), Err(ManifestError::Version { version: 3, .. })));
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join("backup-manifest-1.bin");
+        let before = std::fs::read(golden).expect("the golden file is there");
+        assert!(matches!(decode(before), Err(ManifestError::Version { version: 1, .. })));
+    }
+
+    #[test]
+    fn what_is_no_group_is_not_absent() {
+        for groups in [&["g01"][..], &["other"], &[""], &["g1", "g0"], &["g1", "g1"]] {
+            let absent = groups.iter().map(|group| AbsentGroup { group: (*group).to_owned(), why: String::new() });
+            let bad = Manifest { absent: absent.collect(), ..manifest() };
+            assert!(matches!(decode(bad.encode()), Err(ManifestError::Content { .. })), "{groups:?}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub mod session;
 pub mod verify;
 
 pub use copy::{Copied, CopyError, Local, Source, copy};
-pub use manifest::{Entry, Manifest, ManifestError};
+pub use manifest::{AbsentGroup, Entry, Manifest, ManifestError};
 pub use restore::{RestoreError, Restored, restore};
 pub use session::{BackupError, BackupFile, BackupPlan};
 pub use verify::{BackupFault, Verified, verify};

@@ -4,7 +4,7 @@ use super::PIECE_BYTES;
 use super::manifest::{Entry, Manifest, ManifestError};
 use crate::cluster_file::{self, ClusterFile, ClusterFileError};
 use crate::restored;
-use highwater_base::{Digest, Random};
+use highwater_base::{Digest, NodeId, OwnerId, Random};
 use highwater_disk::{Disk, OpenMode, create_directory_durably};
 use highwater_wal::Log;
 use std::collections::BTreeSet;
@@ -34,6 +34,26 @@ pub enum RestoreError {
     /// The manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// It leaves groups out, and nobody said that this is known.
+    #[error(
+        "the backup does not hold {}: they were damaged when it was taken, and a server on it refuses their streams. Use another \
+         backup, or restore what this one has with --except-damaged",
+        absent.join(", ")
+    )]
+    Absent {
+        /// The groups.
+        absent: Vec<String>,
+    },
+    /// It is another cluster's.
+    #[error(
+        "the backup's cluster file names {cluster} groups and its manifest {manifest}: they do not belong together"
+    )]
+    Groups {
+        /// By the cluster file.
+        cluster: u32,
+        /// By the manifest.
+        manifest: u32,
+    },
     /// A file of the backup is not what it was.
     #[error("{} is damaged: {what}. Use another backup", path.display())]
     Damaged {
@@ -74,22 +94,33 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> RestoreError + use<> {
 /// every stream gets a new history, and whoever had written more than the backup holds learns of it.
 ///
 /// Every file is checked while it is copied. The file that makes it a data directory comes last, so that no server
-/// starts on a part. `progress` is told how many bytes are through.
+/// starts on a part. `progress` is told how many bytes are through. A backup that leaves groups out is restored only with
+/// `except_damaged`: a server on it serves the others, and refuses these. One without the control group gets an empty one:
+/// there are no keys and no accounts then.
 /// # Errors
 /// [`RestoreError`].
 pub fn restore(
     disk: &Arc<dyn Disk>,
     backup: &Path,
     data: &Path,
+    except_damaged: bool,
     random: &mut dyn Random,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Restored, RestoreError> {
     let manifest = Manifest::read(&**disk, backup)?;
+    if !manifest.absent.is_empty() && !except_damaged {
+        return Err(RestoreError::Absent {
+            absent: manifest.absent.iter().map(|absent| absent.group.clone()).collect(),
+        });
+    }
     check_empty(&**disk, data)?;
     let mut cluster = ClusterFile::read(&**disk, backup)?.ok_or_else(|| RestoreError::Damaged {
         path: backup.join(cluster_file::NAME),
         what: "the file is missing".to_owned(),
     })?;
+    if cluster.groups != manifest.groups {
+        return Err(RestoreError::Groups { cluster: cluster.groups, manifest: manifest.groups });
+    }
     let stores = manifest.files.iter().filter(|entry| entry.path != cluster_file::NAME);
     let folders: BTreeSet<PathBuf> =
         stores.clone().filter_map(|e| data.join(&e.path).parent().map(PathBuf::from)).collect();
@@ -106,7 +137,9 @@ pub fn restore(
     for folder in &folders {
         disk.sync_directory(folder).map_err(failed(folder))?;
     }
-    make_log(disk, &data.join("wal"), random)?;
+    let control = OwnerId::CONTROL.to_string();
+    let anew = manifest.absent.iter().any(|absent| absent.group == control).then_some(cluster.node);
+    make_log(disk, &data.join("wal"), anew, random)?;
     restored::write_mark(&**disk, data, random).map_err(failed(data))?;
     cluster.bootstrapped = true;
     cluster.write(&**disk, data).map_err(failed(&data.join(cluster_file::NAME)))?;
@@ -155,10 +188,19 @@ fn copy(
     file.sync_all().map_err(failed(&to))
 }
 
-/// An empty log: what the checkpoints cover needs none.
-fn make_log(disk: &Arc<dyn Disk>, directory: &Path, random: &mut dyn Random) -> Result<(), RestoreError> {
+/// An empty log: what the checkpoints cover needs none. With `control_anew` it begins an empty control group on that node.
+fn make_log(
+    disk: &Arc<dyn Disk>,
+    directory: &Path,
+    control_anew: Option<NodeId>,
+    random: &mut dyn Random,
+) -> Result<(), RestoreError> {
     let options = highwater_wal::Options { identity_new: Some(random.next_u64()), ..Default::default() };
-    let (log, _) =
+    let (mut log, _) =
         Log::open(Arc::clone(disk), directory, options).map_err(|error| RestoreError::Log(error.to_string()))?;
+    if let Some(node) = control_anew {
+        crate::shard::begin_group(&mut log, OwnerId::CONTROL, node)
+            .map_err(|error| RestoreError::Log(error.to_string()))?;
+    }
     log.close().map_err(|error| RestoreError::Log(error.to_string()))
 }

@@ -3,8 +3,8 @@
 //! Every group makes a checkpoint, whose files are then kept as they are until the backup ends; the node goes on. What
 //! would have been deleted meanwhile is deleted then. A backup that nobody reads from for a while ends by itself.
 
-use super::PIECE_BYTES;
-use crate::api::Unavailable;
+use super::{AbsentGroup, PIECE_BYTES};
+use crate::api::{GroupState, Unavailable};
 use crate::cluster_file;
 use crate::handle::Handle;
 use crate::threads::Shared;
@@ -30,7 +30,9 @@ const BACKUPS_MAX: usize = 4;
 #[derive(Debug, Error)]
 pub enum BackupError {
     /// A group has no sound checkpoint now.
-    #[error("{group} cannot be backed up: {why}. A backup holds every group or is none")]
+    #[error(
+        "{group} cannot be backed up: {why}. A backup holds every group; with --except-damaged it names the damaged ones and leaves them out"
+    )]
     Group {
         /// The group.
         group: OwnerId,
@@ -77,6 +79,9 @@ pub struct BackupPlan {
     pub groups: u32,
     /// Milliseconds since the Unix epoch when it began.
     pub began_ms: u64,
+    /// Groups that are damaged and left out, as was asked for.
+    #[serde(default)]
+    pub absent: Vec<AbsentGroup>,
     /// Its files, in order of their paths.
     pub files: Vec<BackupFile>,
 }
@@ -155,9 +160,10 @@ impl Session {
 
 impl Handle {
     /// Begins a backup: makes a checkpoint of every group, holding all that was acknowledged before, and keeps its files.
+    /// With `except_damaged` groups that are damaged, or have stopped, are left out and named.
     /// # Errors
     /// [`BackupError`], none of them for a backup that was begun.
-    pub async fn begin_backup(&self) -> Result<BackupPlan, BackupError> {
+    pub async fn begin_backup(&self, except_damaged: bool) -> Result<BackupPlan, BackupError> {
         let shared = Arc::clone(self.shared());
         shared.backups.expire(shared.clock.monotonic());
         if shared.backups.count() >= BACKUPS_MAX as u64 {
@@ -165,12 +171,20 @@ impl Handle {
         }
         let began_ms = shared.clock.wall().0;
         let groups = u32::try_from(shared.readers.len() - 1).unwrap_or(u32::MAX);
-        let mut pins = BTreeMap::new();
+        let (mut pins, mut absent) = (BTreeMap::new(), Vec::new());
         for number in 0..=groups {
             let group = crate::shard::owner(number, groups);
-            let pin = self.pin(number).await.map_err(|why| BackupError::Group { group, why })?;
-            pins.insert(group.to_string(), pin);
+            match self.pin(number).await {
+                Ok(pin) => drop(pins.insert(group.to_string(), pin)),
+                Err(why @ (Unavailable::ApplyStopped | Unavailable::StoredBytesDamaged(_))) if except_damaged => {
+                    let why = self.damage_of(number, &why);
+                    tracing::warn!(event = "backup_without_group", %group, why, "a backup leaves out a damaged group");
+                    absent.push(AbsentGroup { group: group.to_string(), why });
+                }
+                Err(why) => return Err(BackupError::Group { group, why }),
+            }
         }
+        absent.sort_by(|a, b| a.group.cmp(&b.group));
         let cluster = read_cluster(&shared)?;
         let session = Session { cluster, pins, used_at: Mutex::new(shared.clock.monotonic()) };
         let draw = shared.random.lock().unwrap_or_else(PoisonError::into_inner).next_u64();
@@ -182,6 +196,7 @@ impl Handle {
             node: identity.node_id,
             groups,
             began_ms,
+            absent,
             files: session.files(),
         };
         let bytes: u64 = plan.files.iter().map(|file| file.bytes).sum();
@@ -189,6 +204,16 @@ impl Handle {
         shared.backups.all().insert(id, Arc::new(session));
         self.watch_backups();
         Ok(plan)
+    }
+
+    /// What the status says of a group that gives no checkpoint.
+    fn damage_of(&self, number: u32, why: &Unavailable) -> String {
+        let status = self.status();
+        let group = status.groups.iter().chain([&status.control]).find(|group| group.id == number);
+        match group.map(|group| &group.state) {
+            Some(GroupState::Damaged(reason) | GroupState::Stopped(reason)) => reason.clone(),
+            _ => why.to_string(),
+        }
     }
 
     /// Reads up to `length` bytes of a file of a backup; fewer only at its end. Blocks on the disk.

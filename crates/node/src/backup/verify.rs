@@ -58,9 +58,11 @@ pub fn verify(disk: &Arc<dyn Disk>, backup: &Path, progress: &mut dyn FnMut(u64)
             true
         });
     }
-    let stores = manifest.stores().len() as u64;
-    if stores != u64::from(manifest.groups) + 1 {
-        let what = format!("the backup has {stores} stores, and the cluster {} groups", manifest.groups + 1);
+    let stores = manifest.stores();
+    let both = manifest.absent.iter().any(|absent| stores.contains(absent.group.as_str()));
+    let stores = (stores.len() + manifest.absent.len()) as u64;
+    if both || stores != u64::from(manifest.groups) + 1 {
+        let what = format!("the backup has or names {stores} stores, and the cluster {} groups", manifest.groups + 1);
         verified.faults.push(BackupFault { file: "store".to_owned(), what, stream: None });
     }
     Ok(verified)

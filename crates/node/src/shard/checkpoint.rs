@@ -34,7 +34,21 @@ pub(super) struct CheckpointState {
     not_before: u64,
     /// Whether the last one failed, to say it once.
     failing: bool,
+    /// What the last ones met that no later one will find otherwise.
+    damage: Option<Damage>,
 }
+
+/// Damage that keeps a group from making a checkpoint.
+struct Damage {
+    /// Attempts in a row that met it.
+    attempts: u32,
+    /// Whether it is the log's.
+    of_log: bool,
+    reason: String,
+}
+
+/// Attempts that must meet damage in the log before it is believed: a read may also fail once.
+const DAMAGED_ATTEMPTS: u32 = 2;
 
 impl CheckpointState {
     /// Notes a frame of the group in the log.
@@ -51,6 +65,16 @@ impl CheckpointState {
 
     pub fn may_begin(&self, monotonic: u64) -> bool {
         self.running.is_none() && monotonic >= self.not_before
+    }
+
+    /// Why the group must stop, if it must. `behind` says whether its part of the log is in the way of others.
+    ///
+    /// What the log alone holds and does not give back is lost to this node: a group that went on would acknowledge writes
+    /// that no restart finds, since none believes such a log. One whose files are damaged goes on until the log is needed,
+    /// so that its streams can be copied.
+    pub fn doom(&self, behind: bool) -> Option<String> {
+        let Damage { attempts, of_log, reason } = self.damage.as_ref()?;
+        (behind || *of_log && *attempts >= DAMAGED_ATTEMPTS).then(|| reason.clone())
     }
 }
 
@@ -100,7 +124,8 @@ impl<T> GroupCore<T> {
         self.answer_pins(out);
         out.push(Output::Reclaim(reclaim));
         let state = &mut self.checkpoint;
-        state.failing = false;
+        (state.failing, state.damage) = (false, None);
+        tracing::debug!(event = "checkpoint_ended", group = %self.owner, applied, log_bytes = logged_bytes, "a checkpoint ended");
         // A vote that was stored since lies in the log at a position that the checkpoint covers, and is not in it.
         let now = self.raft.base().hard_state;
         if (now.term, now.vote) != (hard_state.term, hard_state.vote) {
@@ -115,6 +140,11 @@ impl<T> GroupCore<T> {
 
     fn checkpoint_failed(&mut self, error: CheckpointError, monotonic: u64) {
         let state = &mut self.checkpoint;
+        state.damage = error.is_damage().then(|| Damage {
+            attempts: state.damage.as_ref().map_or(0, |damage| damage.attempts) + 1,
+            of_log: error.is_log_damage(),
+            reason: error.fault.to_string(),
+        });
         if !state.failing {
             tracing::warn!(event = "checkpoint_failed", group = %self.owner, error = %error, "a checkpoint failed and will be tried again");
         }

@@ -25,8 +25,8 @@ pub(crate) use checkpoint::checkpoint_meta;
 pub use hot::Load;
 pub use input::{Answer, Input, Now, Output, Place, Proposal, ReadLocated, Token};
 pub use pressure::frame_bytes_max;
-pub(crate) use recover::owner;
 pub use recover::{Recovery, bootstrap};
+pub(crate) use recover::{begin_group, owner};
 pub use snapshot::{ObjectLocated, SnapshotAbout, SnapshotAnswer, SnapshotQuestion};
 
 use crate::api::{GroupState, ReadRequest, Unavailable};
@@ -193,6 +193,7 @@ impl<T: Token> ShardCore<T> {
                 if let Some(group) = self.slots.get_mut(group.0 as usize).and_then(Slot::up) {
                     group.end_checkpoint(result, now.monotonic, out);
                 }
+                self.stop_doomed(group.0, out);
                 self.retry(out);
             }
             Input::Loaded { group, result, took_us } => self.loaded(group, result, took_us, now, out),
@@ -534,6 +535,18 @@ impl<T: Token> ShardCore<T> {
             out.push(group.begin_checkpoint(bytes_max));
             self.checkpoint_running = true;
         }
+    }
+
+    /// Stops a group that damage keeps from ever making a checkpoint again, before the log fills up behind it.
+    fn stop_doomed(&mut self, number: u32, out: &mut Vec<Output<T>>) {
+        let (newest, options) = (self.segment_newest, &self.options);
+        let Some(group) = self.slots.get_mut(number as usize).and_then(Slot::up) else { return };
+        let pinned = group.checkpoint.segment_oldest().map_or(0, |oldest| newest.saturating_sub(oldest));
+        let behind = pinned.saturating_mul(options.wal_segment_bytes) > options.wal_bytes_max / 2;
+        let Some(reason) = group.checkpoint.doom(behind).filter(|_| group.goes_on()) else { return };
+        self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(group.uncommitted_bytes());
+        group.stop(reason, out);
+        self.refusals_changed = true;
     }
 
     fn going_on(&self) -> impl Iterator<Item = &GroupCore<T>> {

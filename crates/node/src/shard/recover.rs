@@ -81,6 +81,15 @@ pub fn bootstrap(
     Ok(())
 }
 
+/// Writes the first record of one group into a new log, and makes it durable.
+/// # Errors
+/// The log's.
+pub(crate) fn begin_group(log: &mut highwater_wal::Log, owner: OwnerId, node: NodeId) -> Result<(), AppendError> {
+    let base = Base::bootstrap(node);
+    log.append(&[Frame { owner, kind: FRAME_BASE, position: base.index, payload: base.encode() }])?;
+    log.sync().map_err(|error: Poisoned| AppendError::Poisoned(error))
+}
+
 /// A group while its records are read.
 struct Recovering {
     store: Store,
@@ -274,7 +283,7 @@ fn finish<T>(
     random: &mut dyn Random,
 ) -> Result<GroupCore<T>, String> {
     let Recovering { store, machine, log, located, checkpoint, hot_bytes_max } = group;
-    let log = log.ok_or("it has neither a checkpoint nor a first record: its log is not the one that it wrote")?;
+    let log = log.ok_or("it has neither a checkpoint nor a first record: its files are not here, or its log is not the one that it wrote")?;
     let raft = Group::open(recovery.node, log, GroupOptions::default(), random).map_err(|error| error.to_string())?;
     let mut group = GroupCore {
         id,

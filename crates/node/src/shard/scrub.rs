@@ -68,7 +68,11 @@ impl<T> GroupCore<T> {
     /// Tells them that there is none.
     pub fn refuse_pins(&mut self, error: &CheckpointError, out: &mut Vec<Output<T>>) {
         for token in std::mem::take(&mut self.pins_running) {
-            let why = Unavailable::Internal(format!("group {}: {error}", self.id.0));
+            let why = match () {
+                () if error.is_full() => Unavailable::WalDiskPressure,
+                () if error.is_damage() => Unavailable::StoredBytesDamaged(error.fault.to_string()),
+                () => Unavailable::Internal(format!("group {}: {error}", self.id.0)),
+            };
             out.push(Output::Answer(token, Answer::Pin(Err(why))));
         }
     }

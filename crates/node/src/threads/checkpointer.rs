@@ -3,8 +3,9 @@
 use super::{Loud, Mail, Shard, Shared};
 use crate::restored::Mark;
 use crate::shard::Input;
+use crate::storage::StorageFault;
 use highwater_base::GroupId;
-use highwater_store::{Checkpoint, Reclaim};
+use highwater_store::{Checkpoint, CheckpointError, Reclaim};
 use highwater_wal::LogReader;
 use std::io;
 use std::sync::{Arc, mpsc};
@@ -25,6 +26,24 @@ fn unmark(shared: &Shared) {
     }
 }
 
+/// Puts damage that a checkpoint met on the list of what is known.
+fn note(shared: &Shared, group: GroupId, error: &CheckpointError) {
+    if error.is_damage() {
+        let file = shared.data.join(if error.is_log_damage() { "wal" } else { "store" }).display().to_string();
+        let what = error.fault.to_string();
+        shared.storage.note(StorageFault {
+            group: group.0,
+            file,
+            position: 0,
+            what,
+            stream: None,
+            snapshot: false,
+            from: None,
+            to: None,
+        });
+    }
+}
+
 /// Starts the thread. It ends when the last sender of its work is gone.
 pub(crate) fn checkpointer(
     log: LogReader,
@@ -39,6 +58,9 @@ pub(crate) fn checkpointer(
                 Work::Unmark => unmark(shard.shared()),
                 Work::Checkpoint(group, checkpoint) => {
                     let result = checkpoint.run(&log);
+                    if let Err(error) = result.as_ref() {
+                        note(shard.shared(), group, error);
+                    }
                     shard.post(Mail::Input(Input::Checkpointed { group, result }));
                 }
             }

@@ -1,11 +1,14 @@
 //! Disks that fail and disks that are full.
 
 use crate::harness::{Host, append, delete};
+use highwater_base::{Digest, Millis};
 use highwater_consensus::entry::ENTRY_HEADER_BYTES;
+use highwater_control::{CreateKey, KeyId, Operation as ControlOperation, Scope};
 use highwater_disk::sim::Operation as On;
 use highwater_node::Unavailable;
 use highwater_node::api::GroupState;
 use highwater_node::shard::{Answer, Input, Place, Proposal};
+use std::sync::Arc;
 
 #[test]
 fn a_sync_that_fails_answers_no_one_and_stops_the_node() {
@@ -234,7 +237,12 @@ fn an_append_that_meets_a_full_disk_is_refused_at_once_and_was_not_proposed() {
 
 /// A host whose disk takes no further file of the log, and how much its stream of group 0 has.
 fn full_disk_with_a_prepared_log() -> (Host, usize) {
+    full_disk_after(|_| ())
+}
+
+fn full_disk_after(prepare: impl FnOnce(&mut Host)) -> (Host, usize) {
     let mut host = Host::serving(6);
+    prepare(&mut host);
     let (in_0, in_1) = two_groups();
     host.create(&in_0);
     host.create(&in_1);
@@ -280,6 +288,50 @@ fn on_a_full_disk_a_stream_is_deleted_and_its_bytes_are_given_back() {
     host.open().expect("recovers");
     assert_eq!(host.content(&in_0), None);
     assert_eq!(host.content(&in_1).map(|c| c.len()), Some(10_001));
+}
+
+/// A leaked key is a leaked key, however full the disk is: a revocation is as small as a delete, and uses the same reserve.
+#[test]
+fn on_a_full_disk_a_key_is_revoked_and_stays_revoked() {
+    let (mut host, _) = full_disk_with_keys();
+    let small = |host: &mut Host| host.write(&two_groups().0, append(b"x")).is_ok();
+    for id in [READER, LEAKED] {
+        assert!((0..1_000).any(|_| !small(&mut host)), "there is room for whatever is small");
+        let operation = ControlOperation::RevokeKey { id, last: false };
+        host.control(operation).expect("it is taken").result.expect("revoked");
+    }
+    let check = |host: &mut Host| {
+        let view = Arc::clone(host.node().control().expect("it serves"));
+        assert_eq!(view.recheck(KeyId::new(1), Millis(9_000)), Ok(()));
+        assert!([READER, LEAKED].iter().all(|id| view.recheck(*id, Millis(9_000)).is_err()));
+    };
+    check(&mut host);
+    host.power_off();
+    host.open().expect("recovers");
+    check(&mut host);
+}
+
+const READER: KeyId = KeyId::new(2);
+const LEAKED: KeyId = KeyId::new(3);
+
+/// As [`full_disk_with_a_prepared_log`], with three keys of which the first is an administrator's.
+fn full_disk_with_keys() -> (Host, usize) {
+    let with_keys = |host: &mut Host| {
+        for (id, scope) in [(KeyId::new(1), Scope::Admin), (READER, Scope::Read), (LEAKED, Scope::Append)] {
+            let key = CreateKey {
+                id,
+                secret: Digest::of(b"secret"),
+                scopes: [scope].into_iter().collect(),
+                prefixes: Vec::new(),
+                account: None,
+                expires: None,
+                note: String::new(),
+                request: None,
+            };
+            host.control(ControlOperation::CreateKey(key)).expect("it serves").result.expect("made");
+        }
+    };
+    full_disk_after(with_keys)
 }
 
 /// The story: one damaged group released nothing any more, so the log filled up behind its oldest frame, and the healthy
@@ -351,6 +403,35 @@ fn a_group_that_stopped_makes_no_checkpoint_and_does_not_fill_the_log_either() {
     host.open().expect("the node opens");
     assert_eq!(host.write(&in_0, append(b"x")), Err(Unavailable::ApplyStopped));
     host.append(&in_1, b"x");
+}
+
+/// The story: a sector of the log went bad while the server ran. The group's checkpoint failed once a second from then on,
+/// its writes were acknowledged although no restart would have found them, and the log filled up behind it until nobody
+/// could write.
+#[test]
+fn a_group_whose_log_is_damaged_under_it_stops_and_the_others_go_on() {
+    let mut host = Host::serving(5);
+    let (in_0, in_1) = two_groups();
+    host.create(&in_0);
+    host.create(&in_1);
+    host.append(&in_0, &[8; 10_000]);
+    let in_log = |(path, bytes): (std::path::PathBuf, Vec<u8>)| {
+        let run = bytes.windows(300).position(|window| window.iter().all(|byte| *byte == 8))?;
+        path.starts_with("/data/wal").then_some((path, run as u64))
+    };
+    let (segment, at) = host.disk.files().into_iter().find_map(in_log).expect("the log has it");
+    host.disk.flip_bit(&segment, at + 100).expect("in the file");
+    for i in 0..100u64 {
+        let answer = host.write(&in_1, append(&[1; 60_000]));
+        assert!(answer.is_ok(), "write {i}: {answer:?}");
+        host.node().checkpoint();
+        host.pass(500);
+    }
+    assert!(host.node().log_bytes() <= host.config.wal_bytes_max);
+    let GroupState::Stopped(reason) = host.node().core().status()[0].state.clone() else { panic!("it goes on") };
+    assert!(reason.contains("segment 1 is damaged"), "{reason}");
+    assert_eq!(host.write(&in_0, append(b"x")), Err(Unavailable::ApplyStopped));
+    assert_eq!(host.content(&in_1).map(|content| content.len()), Some(100 * 60_000));
 }
 
 /// Two paths, of group 0 and of group 1.

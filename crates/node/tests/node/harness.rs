@@ -169,6 +169,19 @@ impl Host {
         }
     }
 
+    /// Changes keys, accounts or plans.
+    pub fn control(
+        &mut self,
+        operation: highwater_control::Operation,
+    ) -> Result<highwater_node::ControlAnswer, Unavailable> {
+        let token = self.token();
+        let proposal = Proposal::control(Millis(self.at), operation);
+        match self.ask(token, Input::Write { token, proposal }) {
+            Some(Answer::Control(answer)) => answer,
+            other => panic!("a change was answered with {other:?}"),
+        }
+    }
+
     pub fn append(&mut self, path: &str, body: &[u8]) -> (Offset, Offset) {
         match self.done(path, append(body)) {
             Outcome::Appended { start, next, .. } => (start, next),

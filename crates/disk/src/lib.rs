@@ -9,6 +9,7 @@
 //! - [`system`]: the machine's clocks and entropy, which are no files and have the same two lives
 //! - [`os`]: the operating system's files
 //! - [`sim`]: the simulated disk and its faults
+//! - [`watched`]: any disk with somebody who watches its calls, for tests
 //!
 //! # Invariants
 //! A byte is durable once `sync_data` or `sync_all` returned for its file after the write, and a name once
@@ -22,6 +23,7 @@ pub mod os;
 pub mod sim;
 pub mod system;
 pub mod traits;
+pub mod watched;
 
 pub use os::OsDisk;
 pub use sim::SimDisk;

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use highwater_base::{Clock, Digest, Millis, Offset};
 use highwater_disk::sim::Operation as On;
 use highwater_disk::system::{SystemClock, SystemRandom};
-use highwater_disk::{Disk, File, OpenMode, OsDisk, SimDisk};
+use highwater_disk::watched::{Call, WatchedDisk, Watcher};
+use highwater_disk::{OsDisk, SimDisk};
 use highwater_node::{Config, Handle, Node, OpenError, ReadRequest, Unavailable};
 use highwater_stream::{Append, Create, Operation, Outcome, ProducerKey, ReadFrom, Refusal};
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -376,7 +376,6 @@ fn on_a_full_disk_every_append_is_refused_at_once_and_a_delete_makes_room() {
 struct Planted {
     thread: &'static str,
     armed: Arc<AtomicBool>,
-    disk: SimDisk,
 }
 
 impl Planted {
@@ -398,78 +397,11 @@ impl Clock for Planted {
     }
 }
 
-struct PlantedFile(Planted, Arc<dyn File>);
-
-impl Disk for Planted {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        self.meet();
-        let file = Disk::open(&self.disk, path, mode)?;
-        Ok(Arc::new(PlantedFile(self.clone(), file)))
-    }
-
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_directory(path)
-    }
-
-    fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        self.meet();
-        self.disk.sync_directory(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(path)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.disk.exists(path)
-    }
-
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.disk.free_bytes(path)
-    }
-}
-
-impl File for PlantedFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.1.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.0.meet();
-        self.1.write_at(bytes, offset)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.meet();
-        self.1.sync_data()
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.1.sync_all()
-    }
-
-    fn set_length(&self, length: u64) -> io::Result<()> {
-        self.1.set_length(length)
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.1.length()
-    }
-
-    fn reserve(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.1.reserve(offset, length)
-    }
-
-    fn try_lock(&self) -> io::Result<bool> {
-        self.1.try_lock()
+impl Watcher for Planted {
+    fn before(&self, call: Call, _path: &Path, _bytes: u64) {
+        if call != Call::Read {
+            self.meet();
+        }
     }
 }
 
@@ -478,14 +410,14 @@ const CALLER: &str = "tokio-rt-worker";
 
 /// Runs a node in which a thread panics while a write is in flight and a reader waits, and checks that it says so.
 fn a_panic_on(thread: &'static str, body_bytes: usize, answered: bool) {
-    let planted = Planted { thread, armed: Arc::default(), disk: SimDisk::new(1) };
+    let planted = Planted { thread, armed: Arc::default() };
     let config = Config {
         wal_segment_bytes: 1 << 20,
         wal_bytes_max: 8 << 20,
         checkpoint_bytes: 1 << 10,
         ..Config::new("/data")
     };
-    let disk = Arc::new(planted.clone());
+    let disk = Arc::new(WatchedDisk::new(SimDisk::new(1), Arc::new(planted.clone())));
     let node = Node::open(config, disk, Arc::new(planted.clone()), Box::new(SystemRandom)).expect("opens");
     let handle = node.handle();
     let limit = Duration::from_secs(20);

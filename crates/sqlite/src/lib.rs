@@ -14,6 +14,7 @@
 //! - [`bind`]: how a database gets a stream
 //! - [`batch`], [`replicator`], [`push`]: what is sent, when, and what each answer means
 //! - [`restore`], [`verify`]: a database from its stream, and against it
+//! - `guard`: locks that outlive a panic
 //!
 //! # Invariants
 //! A commit is in the log before SQLite shows it to anyone, or it is rolled back. The database file changes in
@@ -27,6 +28,7 @@ pub mod bind;
 pub mod engine;
 pub mod ffi;
 pub mod functions;
+mod guard;
 pub mod host;
 pub mod log;
 pub mod meta;

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use highwater_base::random::SplitMix;
 use highwater_base::{Incarnation, Millis};
-use highwater_disk::{Disk, File, OpenMode, OsDisk};
+use highwater_disk::watched::{Call, WatchedDisk, Watcher};
+use highwater_disk::{Disk, OsDisk};
 use highwater_node::config::Config;
 use highwater_node::shard::{Answer, Input, Proposal};
 use highwater_node::solo::Solo;
 use highwater_node::{ReadRequest, Unavailable};
 use highwater_stream::{Append, Create, Operation, ReadFrom};
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,102 +23,21 @@ pub struct Read {
     pub index: AtomicU64,
 }
 
+impl Watcher for Read {
+    fn after(&self, call: Call, path: &Path, bytes: u64) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        match name {
+            _ if call != Call::Read => {}
+            name if name.starts_with("data-") => drop(self.payload.fetch_add(bytes, Ordering::Relaxed)),
+            name if name.starts_with("index-") => drop(self.index.fetch_add(bytes, Ordering::Relaxed)),
+            _ => {}
+        }
+    }
+}
+
 /// The operating system's disk, counting.
 #[derive(Clone, Default)]
 pub struct CountingDisk(pub Arc<Read>);
-
-struct CountingFile(Arc<dyn File>, Arc<Read>, Kind);
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Payload,
-    Index,
-    Other,
-}
-
-impl Disk for CountingDisk {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let kind = match name {
-            name if name.starts_with("data-") => Kind::Payload,
-            name if name.starts_with("index-") => Kind::Index,
-            _ => Kind::Other,
-        };
-        Ok(Arc::new(CountingFile(OsDisk::new().open(path, mode)?, self.0.clone(), kind)))
-    }
-
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        OsDisk::new().create_directory(path)
-    }
-
-    fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        OsDisk::new().sync_directory(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsDisk::new().rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        OsDisk::new().remove(path)
-    }
-
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        OsDisk::new().remove_directory(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        OsDisk::new().list(path)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        OsDisk::new().exists(path)
-    }
-
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        OsDisk::new().free_bytes(path)
-    }
-}
-
-impl File for CountingFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let read = self.0.read_at(buffer, offset)?;
-        match self.2 {
-            Kind::Payload => drop(self.1.payload.fetch_add(read as u64, Ordering::Relaxed)),
-            Kind::Index => drop(self.1.index.fetch_add(read as u64, Ordering::Relaxed)),
-            Kind::Other => {}
-        }
-        Ok(read)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_at(bytes, offset)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_all()
-    }
-
-    fn set_length(&self, length: u64) -> io::Result<()> {
-        self.0.set_length(length)
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.0.length()
-    }
-
-    fn reserve(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.0.reserve(offset, length)
-    }
-
-    fn try_lock(&self) -> io::Result<bool> {
-        self.0.try_lock()
-    }
-}
 
 /// A node that a test drives.
 pub struct Host {
@@ -130,7 +49,7 @@ pub struct Host {
 impl Host {
     pub fn open(data: &Path, disk: &CountingDisk) -> Self {
         let mut random = SplitMix::new(7);
-        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let disk: Arc<dyn Disk> = Arc::new(WatchedDisk::new(OsDisk::new(), disk.0.clone()));
         // Small enough that most of what a test does has left the log when it ends.
         let (wal_segment_bytes, wal_bytes_max, checkpoint_bytes) = (16 << 20, 128 << 20, 2 << 20);
         let config = Config { wal_segment_bytes, wal_bytes_max, checkpoint_bytes, ..Config::new(data) };

@@ -23,6 +23,7 @@ pub use layout::Layout;
 pub use status::{StatusRead, read_status};
 pub use types::*;
 
+use crate::guard::lock;
 use crate::log::{Log, SEGMENT_BYTES};
 use crate::meta::{Meta, MetaFile};
 use commit::CommitState;
@@ -30,7 +31,7 @@ use highwater_disk::{Disk, File};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// Milliseconds after which the log of a `synchronous=NORMAL` database is synced in the background.
@@ -93,11 +94,6 @@ pub struct Engine {
     /// The host synced the last confirmed commit, as under `synchronous=FULL`.
     commits_synced: AtomicBool,
     this: Weak<Engine>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic in one callback must not take the host down in the next; the VFS stops the database after one.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Engine {

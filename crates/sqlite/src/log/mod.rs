@@ -13,12 +13,13 @@ pub use scan::{Damage, Scanned, read_records, scan};
 pub use segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
 use crate::engine::{Layout, LogPosition};
+use crate::guard::lock;
 use highwater_base::planted::{Bug, active};
 use highwater_disk::{Disk, File, OpenMode};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Bytes after which a segment takes no further record.
 ///
@@ -102,11 +103,6 @@ impl Appending {
         self.end = self.end.plus(bytes.len() as u64);
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic in a callback must not take the host down with a second one; the state is consistent between calls.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes a segment that is to begin at `header.position`, not synced; what an attempt before left there is lost.

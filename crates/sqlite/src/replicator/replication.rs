@@ -5,6 +5,7 @@ use super::machine::{Action, Environment, Event, Machine, Reply, Snapshot, Start
 use super::perform::Performer;
 use super::threads::{Next, Pool, Schedule, Task};
 use crate::engine::{Engine, StatusParts, StopCode, StopReason};
+use crate::guard::lock;
 use highwater_base::Clock;
 use highwater_client::{Client, Options as ClientOptions, Stream, StreamUrl, TokenId};
 use highwater_disk::{SystemClock, SystemRandom};
@@ -14,7 +15,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Milliseconds after the last request at which the connection is closed and its buffers are freed.
@@ -63,10 +64,6 @@ struct Core {
 enum Gate {
     Open,
     Closed,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The result, or an error when the time is over or nobody will send one any more.

@@ -2,6 +2,7 @@
 
 use crate::engine::{Engine, Layout, OpenError, OpenOptions};
 use crate::ffi::code;
+use crate::guard::lock;
 use crate::host::fork;
 use crate::replicator::Replication;
 use crate::vfs::database::Database;
@@ -248,10 +249,6 @@ impl Registry {
 
 fn key(path: &Path) -> Key {
     (fork::generation(), Layout::of(path).database)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn open_failure(error: &OpenError) -> Failure {

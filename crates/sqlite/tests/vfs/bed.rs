@@ -1,7 +1,8 @@
 //! A bound database on a simulated disk, and SQLite to use it with.
 
-use crate::counting::CountingDisk;
+use crate::counting::Counts;
 use highwater_base::{Incarnation, Offset};
+use highwater_disk::watched::WatchedDisk;
 use highwater_disk::{Disk, SimDisk};
 use highwater_sqlite::bind::{BindOptions, BoundStream, bind};
 use highwater_sqlite::engine::OpenOptions;
@@ -45,7 +46,7 @@ pub fn stream() -> BoundStream {
 pub struct Bed {
     pub disk: SimDisk,
     pub registry: Arc<Registry>,
-    counting: CountingDisk,
+    counts: Arc<Counts>,
     vfs: Registered,
     name: CString,
 }
@@ -59,10 +60,11 @@ impl Bed {
     pub fn with(disk: &SimDisk, options: OpenOptions) -> Self {
         static BEDS: AtomicU64 = AtomicU64::new(0);
         let name = CString::new(format!("bed-{}", BEDS.fetch_add(1, Ordering::Relaxed))).expect("a name");
-        let counting = CountingDisk { disk: disk.clone(), syncs: Arc::default(), panics: Arc::default() };
-        let registry = Arc::new(Registry::new(Arc::new(counting.clone()), options, Sending::Nowhere));
+        let counts = Arc::<Counts>::default();
+        let watched = Arc::new(WatchedDisk::new(disk.clone(), counts.clone()));
+        let registry = Arc::new(Registry::new(watched, options, Sending::Nowhere));
         let vfs = host().register(&name, Unbound::Refused, registry.clone()).expect("a VFS");
-        Self { disk: disk.clone(), registry, counting, vfs, name }
+        Self { disk: disk.clone(), registry, counts, vfs, name }
     }
 
     /// A process on a new disk with one new bound database.
@@ -98,12 +100,12 @@ impl Bed {
 
     /// Syncs of files that this process has asked for.
     pub fn syncs(&self) -> u64 {
-        self.counting.syncs.load(Ordering::Relaxed)
+        self.counts.syncs.load(Ordering::Relaxed)
     }
 
     /// The next write of a file panics.
     pub fn panic_at_next_write(&self) {
-        self.counting.panics.store(true, Ordering::Relaxed);
+        self.counts.panics.store(true, Ordering::Relaxed);
     }
 
     /// The bytes of a file.

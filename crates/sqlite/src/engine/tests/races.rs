@@ -1,6 +1,6 @@
 //! Threads that meet at the worst moment.
 
-use super::hooked::{Call, HookedDisk, Hooks};
+use super::hooked::Hooks;
 use super::host::*;
 use crate::engine::timer::own;
 use crate::engine::{Acknowledgement, CommitShape, Engine, Layout, OpenOptions, Seal, StopCode, Synchronous, lock};
@@ -9,6 +9,7 @@ use highwater_base::random::SplitMix;
 use highwater_base::{Digest, Offset, Random};
 use highwater_disk::SimDisk;
 use highwater_disk::sim::Operation;
+use highwater_disk::watched::{Call, WatchedDisk};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -16,13 +17,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A bound database on a disk with hooks.
-fn open_hooked(disk: &SimDisk) -> (Arc<Engine>, Hooks) {
+fn open_hooked(disk: &SimDisk) -> (Arc<Engine>, Arc<Hooks>) {
     open_hooked_with(disk, options())
 }
 
-fn open_hooked_with(disk: &SimDisk, options: OpenOptions) -> (Arc<Engine>, Hooks) {
-    let hooks = Hooks::default();
-    let hooked = HookedDisk { disk: disk.clone(), hooks: hooks.clone() };
+fn open_hooked_with(disk: &SimDisk, options: OpenOptions) -> (Arc<Engine>, Arc<Hooks>) {
+    let hooks = Arc::<Hooks>::default();
+    let hooked = WatchedDisk::new(disk.clone(), hooks.clone());
     let engine = Engine::open(Arc::new(hooked), Path::new(PATH), options).expect("open");
     (engine, hooks)
 }
@@ -32,7 +33,7 @@ fn layout() -> Layout {
 }
 
 /// A database with timer threads.
-fn timed(seed: u64) -> (Arc<Engine>, Hooks) {
+fn timed(seed: u64) -> (Arc<Engine>, Arc<Hooks>) {
     let disk = disk(seed);
     bind_new(&disk);
     open_hooked_with(&disk, OpenOptions { timer: true, ..options() })

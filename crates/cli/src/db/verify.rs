@@ -21,10 +21,24 @@ pub fn run(file: &Path, url: &str, json: bool) -> Result<()> {
         output::json(&json!({
             "path": file, "url": url, "acknowledged": found.acknowledged_lsn, "commit": found.lsn,
             "pages": found.pages, "different": found.different, "different_pages": found.different_pages,
+            "stopped": found.stopped.as_ref().map(|stopped| stopped.reason.code.as_str()),
         }))?;
+    } else if let Some(stopped) = &found.stopped {
+        println!("the database stopped: {}", stopped.reason);
+        println!("{} pages compared; the stream ends at commit {}", found.pages, found.lsn);
     } else {
         let pending = found.lsn - found.acknowledged_lsn;
         println!("{} pages compared at commit {}, {pending} commits of them pending", found.pages, found.lsn);
+    }
+    if found.different > 0 && found.stopped.is_some() {
+        let file = file.display();
+        let message = format!(
+            "{} pages of {file} differ from the stream, the first: {:?}. {file} holds every commit that was made here. To go on \
+             from it, bind a copy of it to a new stream (`cp {file} KEPT; highwater db bind KEPT NEW-URL`); to go on from the \
+             stream, restore it to another path (`highwater db restore {url} FILE`)",
+            found.different, found.different_pages
+        );
+        return Err(exit::with(Status::Differs, message));
     }
     if found.different > 0 {
         let message = format!(

@@ -68,9 +68,17 @@ fn an_owner_learns_of_an_older_copy_that_was_marked_and_stops_with_history() {
     let restored = folder.path().join("restored.db");
     highwater(["db", "restore", &url, text(&restored)]).ok();
     assert_eq!(stock(&restored, "SELECT group_concat(n) FROM t"), "1\n");
-    // And the file still has all of it.
+    // And the file still has all of it, which is what verifying a stopped database tells.
     let kept: String = stock(&file, "SELECT group_concat(n) FROM t");
     assert!(kept.starts_with("1,2,3,4"), "{kept}");
+    let found = highwater(["db", "verify", text(&file), &url, "--json"]);
+    found.fails(4, &["differ", "bind a copy", "holds every commit"]);
+    let found: Value = serde_json::from_slice(&found.stdout).expect("its findings");
+    assert_eq!(found["stopped"], "history", "{found}");
+    let kept_file = folder.path().join("kept.db");
+    std::fs::copy(&file, &kept_file).expect("it can be copied");
+    highwater(["db", "bind", text(&kept_file), &server.url("apps/kept")]).ok();
+    highwater(["db", "push", text(&kept_file)]).ok();
     let told = server.log();
     assert!(told.contains("marked as restored") && told.contains("begun a new history"), "{told}");
     let status = status(&server);

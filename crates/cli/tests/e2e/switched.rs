@@ -95,6 +95,9 @@ fn a_server_that_lost_acknowledged_commits_is_refused_and_every_local_file_is_ke
     let synced = session.run(&format!("SELECT highwater_synced('{}', 300)", file.display()));
     assert!(synced.expect_err("it is not acknowledged").message.contains("synced_timeout"));
     session.finish();
+    // The process is gone, and the page still says what it met.
+    let status = highwater(["db", "status", text(file)]).ok();
+    assert!(status.contains("rejected") && status.contains("server_lost_data"), "{status}");
     let before = highwater(["stream", "head", url, "--json"]).json();
     highwater(["db", "verify", text(file), url]).fails(1, &["server_lost_data", "keep the local files"]);
     assert_eq!(stock(file, "SELECT group_concat(n) FROM t"), "1,2,3\n", "the file holds every commit");
@@ -102,4 +105,36 @@ fn a_server_that_lost_acknowledged_commits_is_refused_and_every_local_file_is_ke
     highwater(["db", "restore", url, text(&copy)]).ok();
     assert_eq!(stock(&copy, "SELECT group_concat(n) FROM t"), "1\n", "the stream was left alone");
     assert_eq!(highwater(["stream", "head", url, "--json"]).json(), before);
+}
+
+/// Nothing is pending, so that nothing would have to be sent: whoever asks wants to know whether the stream has it.
+#[test]
+fn a_push_with_nothing_to_send_finds_a_stream_that_lost_what_it_acknowledged() {
+    let folder = folder();
+    let mut server = Server::start(folder.path());
+    let url = &server.url("apps/nothing");
+    let file = &bound(folder.path(), url);
+    let mut session = Session::on(file);
+    session.all(&["CREATE TABLE t (n INTEGER)"]);
+    session.synced(file);
+    server.terminate();
+    let backup = folder.path().join("backup");
+    copy_folder(&server.data, &backup);
+    server.restart();
+    session.all(&["INSERT INTO t VALUES (1)"]);
+    session.synced(file);
+    session.finish();
+    assert!(highwater(["db", "push", text(file)]).ok().contains("0 commits (0 B) sent; the stream holds"));
+    server.terminate();
+    let held = ["db", "push", text(file), "--timeout-s", "1"];
+    highwater(held).fails(5, &["unreachable"]);
+    std::fs::remove_dir_all(&server.data).expect("it can be removed");
+    copy_folder(&backup, &server.data);
+    server.restart();
+    highwater(held).fails(1, &["server_lost_data", "keep"]);
+    highwater(["stream", "delete", url, "--yes"]).ok();
+    highwater(held).fails(3, &["not_found"]);
+    highwater(["stream", "create", url, "--content-type", "application/vnd.ursula.sqlite-vfs.v2"]).ok();
+    highwater(held).fails(1, &["recreated"]);
+    assert_eq!(stock(file, "SELECT group_concat(n) FROM t"), "1\n", "the file holds every commit");
 }

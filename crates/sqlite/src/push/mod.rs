@@ -1,6 +1,7 @@
 //! Sending what an earlier process left pending.
 
 use crate::engine::{Engine, OpenError, OpenOptions};
+use crate::replicator::connect::Remote;
 use crate::replicator::machine::Snapshot;
 use crate::replicator::{Replication, StreamError, SyncedError};
 use highwater_client::Options;
@@ -22,6 +23,8 @@ pub struct Pushed {
     pub bytes: u64,
     /// The last commit, which the stream now holds like all before it.
     pub lsn: u64,
+    /// Nothing was pending, and bytes that this database did not write follow its last commit in the stream.
+    pub followed: bool,
 }
 
 /// How far a push is.
@@ -45,6 +48,33 @@ pub enum PushError {
     /// The time was over, or the database stopped.
     #[error(transparent)]
     Synced(#[from] SyncedError),
+    /// The stream ends before what it acknowledged.
+    #[error(
+        "server_lost_data: {url} ends at offset {found}, and acknowledged everything up to {acknowledged}; keep {path} and \
+         its folder: they hold commits that the server no longer has. If it gets its data back, replication goes on by \
+         itself; if not, bind a copy of the file to a new stream"
+    )]
+    Lost {
+        /// The database.
+        path: String,
+        /// Its stream.
+        url: String,
+        /// Where the stream ends.
+        found: u64,
+        /// Where it ended when it acknowledged the last commit.
+        acknowledged: u64,
+    },
+    /// The stream is another one, or has another history.
+    #[error(
+        "recreated: {url} is not as this database knew it: it was deleted and made again, or its server was restored; keep \
+         {path} and its folder, compare with `highwater db verify`, and see the runbook of stopped databases"
+    )]
+    Replaced {
+        /// The database.
+        path: String,
+        /// Its stream.
+        url: String,
+    },
 }
 
 impl PushError {
@@ -55,13 +85,15 @@ impl PushError {
             Self::Open(error) => error.code(),
             Self::Stream(error) => error.code(),
             Self::Synced(error) => error.code(),
+            Self::Lost { .. } => "server_lost_data",
+            Self::Replaced { .. } => "recreated",
         }
     }
 }
 
 /// Opens the database at `path`, claims its stream, sends what is pending, and waits until the stream holds all of it.
 ///
-/// With nothing pending it claims nothing and fences nobody.
+/// With nothing pending it claims nothing and fences nobody, but asks the stream whether it holds what it acknowledged.
 /// # Errors
 /// See [`PushError`].
 pub fn push(
@@ -86,20 +118,21 @@ fn push_open(
     let before = engine.progress();
     let bytes = before.confirmed_end.since(before.acknowledged);
     let commits = before.last_lsn.saturating_sub(before.acknowledged_lsn);
-    let pushed = Pushed { commits, bytes, lsn: before.last_lsn };
-    if bytes == 0 {
-        return Ok(pushed);
-    }
-    let replication = Replication::start(Arc::clone(engine), client)?;
     let started = Instant::now();
+    if bytes == 0 {
+        let followed = held(engine, client, timeout.map(|timeout| started + timeout))?;
+        return Ok(Pushed { commits, bytes, lsn: before.last_lsn, followed });
+    }
+    let pushed = Pushed { commits, bytes, lsn: before.last_lsn, followed: false };
+    let replication = Replication::start(Arc::clone(engine), client)?;
     loop {
         let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
         match replication.synced(Some(left.map_or(REPORT, |left| left.min(REPORT)))) {
-            Err(SyncedError::Timeout { commits, .. }) => {
+            Err(SyncedError::Timeout { commits, trouble, .. }) => {
                 let waited = started.elapsed();
                 if timeout.is_some_and(|timeout| waited >= timeout) {
                     let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-                    return Err(SyncedError::Timeout { commits, waited_ms }.into());
+                    return Err(SyncedError::Timeout { commits, waited_ms, trouble }.into());
                 }
             }
             result => return Ok(result.map(|()| pushed)?),
@@ -108,4 +141,19 @@ fn push_open(
         let pending_bytes = before.confirmed_end.since(snapshot.acknowledged);
         progress(&PushProgress { pending_bytes, replication: snapshot });
     }
+}
+
+/// Whether other bytes follow in the stream what it acknowledged; an error if it does not hold that.
+fn held(engine: &Engine, client: Options, deadline: Option<Instant>) -> Result<bool, PushError> {
+    let (binding, acknowledged) = (engine.binding(), engine.progress().stream_end);
+    let (path, url) = (engine.layout().database.display().to_string(), binding.url);
+    let remote = Remote::new(&url, client)?.until(deadline);
+    let head = remote.look()?.ok_or_else(|| StreamError::NotFound { url: url.clone() })?.head;
+    if head.incarnation != binding.incarnation {
+        return Err(PushError::Replaced { path, url });
+    }
+    if head.next < acknowledged {
+        return Err(PushError::Lost { path, url, found: head.next.0, acknowledged: acknowledged.0 });
+    }
+    Ok(head.next > acknowledged)
 }

@@ -10,7 +10,7 @@ use highwater_client::{
 use highwater_disk::SystemRandom;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Attempts of one request before a command gives up. With waits that double from 100 ms to 2 s this rides out a
 /// leader's change, and tells within half a minute that a server is down.
@@ -20,6 +20,8 @@ const ATTEMPTS_MAX: u32 = 12;
 pub(crate) struct Remote {
     pub(crate) stream: Stream,
     attempts_max: u32,
+    /// When patience ends before the attempts do.
+    deadline: Option<Instant>,
 }
 
 /// A stream's head, and who answered.
@@ -31,7 +33,16 @@ pub(crate) struct Found {
 impl Remote {
     pub(crate) fn new(url: &str, client: Options) -> Result<Self, StreamError> {
         let url = StreamUrl::parse(url)?;
-        Ok(Self { stream: Stream::new(Arc::new(Client::new(client)?), url), attempts_max: ATTEMPTS_MAX })
+        Ok(Self {
+            stream: Stream::new(Arc::new(Client::new(client)?), url),
+            attempts_max: ATTEMPTS_MAX,
+            deadline: None,
+        })
+    }
+
+    /// The same, which does not try again after a time.
+    pub(crate) fn until(self, deadline: Option<Instant>) -> Self {
+        Self { deadline, ..self }
     }
 
     fn url(&self) -> String {
@@ -135,7 +146,8 @@ impl Remote {
             if !may_pass {
                 return Ok(answer);
             }
-            if attempts >= self.attempts_max {
+            let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if late || attempts >= self.attempts_max {
                 return Err(match answer.status {
                     0 => StreamError::Unreachable { url: self.url(), found: answer.describe() },
                     _ => self.refusal(&answer),

@@ -9,12 +9,18 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SyncedError {
     /// The signal fired.
-    #[error("synced_timeout: {commits} commits not acknowledged after {waited_ms} ms; replication goes on")]
+    #[error(
+        "synced_timeout: {commits} {} not acknowledged after {waited_ms} ms; replication goes on{}",
+        if *.commits == 1 { "commit" } else { "commits" },
+        because(trouble)
+    )]
     Timeout {
         /// Commits up to the target that the stream has not acknowledged.
         commits: u64,
         /// Milliseconds waited.
         waited_ms: u64,
+        /// What keeps them from getting through, as the status page names it with what came back last; empty if nothing is known.
+        trouble: String,
     },
     /// The database stopped: it was fenced, or its stream is no longer the one it knew.
     #[error("{0}")]
@@ -24,6 +30,11 @@ pub enum SyncedError {
         "forked: a database opened before fork() replicates only in the process that opened it; open it again here"
     )]
     Forked,
+}
+
+/// What follows a message about commits that do not get through.
+pub(crate) fn because(trouble: &str) -> String {
+    if trouble.is_empty() { String::new() } else { format!(" ({trouble})") }
 }
 
 impl SyncedError {

@@ -151,9 +151,10 @@ impl Replication {
             Err(()) => {}
         }
         database.post(Event::Abandoned { id });
-        let commits = target_lsn.saturating_sub(lock(&database.shown).acknowledged_lsn);
+        let shown = self.snapshot();
+        let commits = target_lsn.saturating_sub(shown.acknowledged_lsn);
         let waited_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Err(SyncedError::Timeout { commits, waited_ms })
+        Err(SyncedError::Timeout { commits, waited_ms, trouble: shown.trouble() })
     }
 
     /// Claims the stream if need be and sends what is pending, as the first commit would.
@@ -240,9 +241,21 @@ impl Database {
             return;
         }
         *lock(&self.gate) = Gate::Closed;
+        self.leave_last_words();
         // Whoever still waits is told by the end of their channel.
         lock(&self.waiters).clear();
         self.shown_changed.notify_all();
+    }
+
+    /// Lets the status page say for good what replication last met: whoever asks about pending commits later needs it.
+    fn leave_last_words(&self) {
+        let mut replication = self.parts().replication;
+        replication["retry_in_ms"] = serde_json::Value::Null;
+        replication["synced_waiting"] = 0.into();
+        self.engine.set_status_source(Arc::new(move || StatusParts {
+            replication: replication.clone(),
+            ..StatusParts::default()
+        }));
     }
 
     fn stop_reason(&self) -> StopReason {

@@ -204,8 +204,10 @@ fn the_sql_timeout_is_a_signal_and_cancels_nothing() {
     database.commit(1, 1);
     database.commit(1, 2);
     let refused = database.replication.synced(Some(Duration::from_millis(40))).expect_err("no leader");
-    let SyncedError::Timeout { commits: 3, waited_ms } = refused.clone() else { panic!("{refused:?}") };
+    let SyncedError::Timeout { commits: 3, waited_ms, trouble } = refused.clone() else { panic!("{refused:?}") };
+    assert!(trouble.is_empty() || trouble.starts_with("retrying: "), "{trouble}");
     let text = format!("synced_timeout: 3 commits not acknowledged after {waited_ms} ms; replication goes on");
+    let text = if trouble.is_empty() { text } else { format!("{text} ({trouble})") };
     assert_eq!((refused.to_string(), refused.code()), (text, "synced_timeout"));
     database.eventually("the refusals are seen", |database| database.condition() == Some("retrying"));
     server.lock().faults.clear();

@@ -1,7 +1,9 @@
 //! Comparing a database with its stream.
 
+mod stopped;
+
 use crate::bind::BindError;
-use crate::engine::{Engine, Layout, OpenError, OpenOptions};
+use crate::engine::{Engine, Layout, OpenError, OpenOptions, StopReason};
 use crate::replicator::StreamError;
 use crate::replicator::connect::Remote;
 use crate::restore::{RestoreProgress, Target, find, replay};
@@ -31,6 +33,16 @@ pub struct Verified {
     pub different: u64,
     /// The first of them.
     pub different_pages: Vec<u32>,
+    /// The database had stopped: its file, with every commit that was made here, was compared with all that the stream holds
+    /// now, of which both numbers above are the last commit.
+    pub stopped: Option<Stopped>,
+}
+
+/// Why a database that was compared is no longer replicated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stopped {
+    /// What it stopped with.
+    pub reason: StopReason,
 }
 
 /// Why nothing was compared.
@@ -85,7 +97,7 @@ impl VerifyError {
 /// commits over that, and compares the result with the database page by page.
 ///
 /// The database is opened as any process would, so nobody else may have it open; nothing is claimed or sent. It needs as
-/// much space again as the database has.
+/// much space again as the database has. A database that stopped is compared with all that the stream holds.
 /// # Errors
 /// See [`VerifyError`]. Pages that differ are no error but a finding.
 pub fn verify(
@@ -95,7 +107,12 @@ pub fn verify(
     client: Options,
     progress: &mut dyn FnMut(RestoreProgress),
 ) -> Result<Verified, VerifyError> {
-    let engine = Engine::open(Arc::clone(disk), path, OpenOptions::default())?;
+    let engine = match Engine::open(Arc::clone(disk), path, OpenOptions::default()) {
+        Err(OpenError::Reset { reason, url: bound }) if bound == url => {
+            return stopped::verify(disk, path, reason, url, client, progress);
+        }
+        engine => engine?,
+    };
     let result = verify_open(disk, &engine, url, client, progress);
     engine.close();
     result
@@ -147,7 +164,7 @@ fn compare(
     let page_bytes = u64::from(engine.page_size());
     let (pages, different, different_pages) = differences(engine.database().as_ref(), replayed.as_ref(), page_bytes)?;
     let (acknowledged_lsn, lsn) = (local.acknowledged_lsn, local.last_lsn);
-    Ok(Verified { acknowledged_lsn, lsn, pages, different, different_pages })
+    Ok(Verified { acknowledged_lsn, lsn, pages, different, different_pages, stopped: None })
 }
 
 /// Lays the commits that the stream does not hold yet over those that it does.

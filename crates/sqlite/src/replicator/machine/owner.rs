@@ -259,12 +259,18 @@ impl Machine {
 
     /// A reset with what to do about it.
     pub(super) fn reset(&self, code: StopCode, what: &str) -> StopReason {
-        StopReason::new(
-            code,
-            format!(
-                "{what}; commits that were not acknowledged stay in the local files, which are kept; move them aside and \
-                 run `highwater db restore` to continue from the stream"
-            ),
-        )
+        let advice = match code {
+            // The stream is another one, or an older one: what was acknowledged may be in these files alone.
+            StopCode::History | StopCode::Recreated => {
+                "the stream may hold less than it acknowledged, and the local files hold everything: keep them, compare \
+                 with `highwater db verify`, and go on either from a copy of the file, bound to a new stream, or from \
+                 what `highwater db restore` brings to another path"
+            }
+            _ => {
+                "commits that were not acknowledged stay in the local files, which are kept; run `highwater db restore` \
+                 on another path to continue from the stream"
+            }
+        };
+        StopReason::new(code, format!("{what}; {advice}"))
     }
 }

@@ -225,3 +225,15 @@ pub struct Snapshot {
     /// Callers that wait in `synced()`.
     pub waiters: usize,
 }
+
+impl Snapshot {
+    /// What keeps commits from getting through: the condition and what came back last; empty if nothing does.
+    #[must_use]
+    pub fn trouble(&self) -> String {
+        match (self.condition, self.last_error.as_str()) {
+            (None, error) => error.to_owned(),
+            (Some((condition, _)), "") => condition.as_str().to_owned(),
+            (Some((condition, _)), error) => format!("{}: {error}", condition.as_str()),
+        }
+    }
+}

@@ -69,6 +69,7 @@ pub fn catch_up(subject: &Subject, connections: usize, duration: Duration) -> Re
         fill(subject, &name, CATCH_UP_BYTES).await?;
         let (path, begun) = (subject.path(&format!("{name}0")), Instant::now());
         let read = Arc::new(AtomicU64::new(0));
+        let before = subject.usage();
         let mut readers = JoinSet::new();
         for _ in 0..connections {
             let (address, path, read) = (subject.address, path.clone(), read.clone());
@@ -92,7 +93,12 @@ pub fn catch_up(subject: &Subject, connections: usize, duration: Duration) -> Re
             done??;
         }
         let mib = read.load(Ordering::Relaxed) as f64 / f64::from(1 << 20);
-        Ok(with_memory(vec![Row::figure("read", mib / begun.elapsed().as_secs_f64(), "MiB/s")], subject))
+        let mut rows = vec![Row::figure("read", mib / begun.elapsed().as_secs_f64(), "MiB/s")];
+        if let Some((after, before)) = subject.usage().zip(before) {
+            let cpu_s = (after.cpu_us - before.cpu_us) as f64 / 1e6;
+            rows.push(Row::figure("read for each second of the server's processor time", mib / cpu_s.max(1e-6), "MiB"));
+        }
+        Ok(with_memory(rows, subject))
     })
 }
 
@@ -162,6 +168,7 @@ pub fn fan_out(subject: &Subject, readers: usize, duration: Duration) -> Result<
         let memory =
             subject.usage().zip(before).map(|(now, before)| now.memory_bytes.saturating_sub(before.memory_bytes));
         let (mut wire, mut append) = (Wire::connect(subject.address).await?, Vec::new());
+        let waiting = subject.usage();
         let mut due = tokio::time::interval(Duration::from_secs_f64(1.0 / EVENTS_PER_SECOND));
         for _ in 0..events {
             due.tick().await;
@@ -179,6 +186,13 @@ pub fn fan_out(subject: &Subject, readers: usize, duration: Duration) -> Result<
             _ => Row::figure("p99", latency_us.p99, "µs"),
         });
         rows.extend(memory.map(|bytes| Row::figure("memory for each reader", bytes as f64 / readers as f64, "B")));
+        if let Some((after, before)) = subject.usage().zip(waiting) {
+            let each = |used: u64| used as f64 / (events as f64 * readers as f64);
+            let cpu_us = each(after.cpu_us - before.cpu_us);
+            rows.push(Row::figure("server's processor time for each event and reader", cpu_us, "µs"));
+            let sleeps = each(after.switches.saturating_sub(before.switches));
+            rows.push(Row::figure("sleeps of a server's thread for each", sleeps, ""));
+        }
         Ok(rows)
     })
 }

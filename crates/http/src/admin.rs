@@ -109,6 +109,8 @@ pub(crate) async fn metrics<S: Service>(State(app): State<App<S>>) -> Result<Res
     let mut out = String::new();
     app.counts.render(&mut out);
     metrics::render_traffic(&app.traffic, &mut out);
+    let (name, help) = ("highwater_event_readers", "Readers whose answers go on as events.");
+    number(&mut out, name, "gauge", help, app.relays.readers());
     for (name, kind, help, value) in numbers(&status) {
         number(&mut out, name, kind, help, value);
     }

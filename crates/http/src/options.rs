@@ -12,6 +12,9 @@ pub struct HttpOptions {
     pub answer_bytes_held_max: u64,
     /// Milliseconds that a read waits for room among those answers before it is refused.
     pub answer_room_wait_ms_max: u64,
+    /// Readers by events at once. One that waits costs about a kilobyte here, and a connection. Metric:
+    /// `highwater_event_readers`.
+    pub event_readers_max: usize,
     /// Connections served at once; more wait in the kernel's queue. A quiet one takes about 10 KiB.
     pub connections_max: usize,
     /// Connections from one address, or one IPv6 network of 64 bits; more are closed at once. A proxy's address and this
@@ -55,6 +58,7 @@ impl Default for HttpOptions {
             request_bytes_max: limits::REQUEST_BYTES_MAX,
             answer_bytes_held_max: 32 * limits::READ_BYTES_MAX,
             answer_room_wait_ms_max: 5_000,
+            event_readers_max: 16_384,
             connections_max: 16_384,
             connections_per_address_max: 1_024,
             connections_admin_max: 64,

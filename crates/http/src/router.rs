@@ -12,6 +12,7 @@ use crate::observe::Observed;
 use crate::options::HttpOptions;
 use crate::path::{self, Part, Target};
 use crate::service::Service;
+use crate::sse::Relays;
 use crate::tls::Tls;
 use crate::traffic::Traffic;
 use crate::{
@@ -45,6 +46,8 @@ pub(crate) struct App<S> {
     pub options: Arc<HttpOptions>,
     pub answers: Budget,
     pub counts: Arc<Counts>,
+    /// What readers by events share.
+    pub relays: Arc<Relays>,
     /// The moment from which readers that wait are answered.
     pub closing: Closing,
     pub traffic: Arc<Traffic>,
@@ -63,6 +66,7 @@ impl<S: Service> App<S> {
             options: Arc::new(options),
             answers,
             counts: Arc::default(),
+            relays: Arc::default(),
             closing: Closing::default(),
             traffic: Arc::default(),
             guard,

@@ -4,7 +4,11 @@
 
 use crate::json;
 use highwater_base::Offset;
+use highwater_node::ReadAnswer;
 use highwater_node::json::is_json;
+
+/// Bytes of a control event, and of what stands around data.
+pub(crate) const AROUND_BYTES: usize = 256;
 
 /// How the bytes of a stream stand in its data events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,7 +41,7 @@ const HELD_BYTES_MAX: usize = 3;
 ///
 /// Between two pieces of text it remembers what neither could show alone: the first bytes of a character, and that a
 /// line ended in a carriage return, whose line feed would otherwise count as a second end.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Encoder {
     form: Form,
     /// The beginning of a character whose end is in the next piece.
@@ -47,7 +51,7 @@ pub(crate) struct Encoder {
 
 impl Encoder {
     pub(crate) fn new(form: Form) -> Self {
-        Self { form, held: Vec::with_capacity(HELD_BYTES_MAX), after_return: false }
+        Self { form, held: Vec::new(), after_return: false }
     }
 
     /// Bytes of the pieces so far that no event showed yet.
@@ -94,6 +98,21 @@ impl Encoder {
         }
         self.held = held;
     }
+}
+
+/// The events of an answer, and how many of their bytes are the data event; none if there is nothing to tell. `first`:
+/// even that is told once.
+pub(crate) fn encode(encoder: &mut Encoder, answer: &ReadAnswer, cursor: u64, first: bool) -> Option<(Vec<u8>, usize)> {
+    let mut events = Vec::with_capacity(answer.body.len() + AROUND_BYTES);
+    encoder.data(&answer.body, answer.closed, &mut events);
+    // A wait that ended with nothing is not told; neither is half a character.
+    if events.is_empty() && !first && !answer.closed {
+        return None;
+    }
+    let data = events.len();
+    let shown = Offset(answer.next.0.saturating_sub(encoder.held()));
+    control(shown, (!answer.closed).then_some(cursor), answer.up_to_date, answer.closed, &mut events);
+    Some((events, data))
 }
 
 /// Appends a control event to `out`.

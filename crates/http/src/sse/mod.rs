@@ -1,15 +1,18 @@
-//! GET with `live=sse`: one answer that goes on for about a minute, fed by one read after the other.
+//! GET with `live=sse`: one answer that goes on for about a minute.
 //!
-//! A reader costs no thread, no task of its own and no timer: its connection's task polls the answer's body, which asks
-//! the node for the next piece only when the connection took the last one. So a slow reader holds one piece, and what it
-//! missed it gets later by catch-up reads; a writer never waits for it. When the connection goes, the body is dropped,
-//! and with it the read that waits at the node.
+//! What is there is read by each reader on its own, one piece after the other as its connection takes them. At the end of
+//! the stream it takes a seat at the stream's relay, and from then on sends what that encoded once for everybody. A slow
+//! reader holds what its connection did not take, loses its place, and gets what it missed by reads of its own, in larger
+//! pieces; a writer never waits for it. A reader costs no thread and no task of its own: its connection's task polls the
+//! answer's body. When the connection goes, the body is dropped, and with it its seat.
 //!
-//! Source: PROTOCOL.md section 5.8.
+//! Source: PROTOCOL.md section 5.8; the stream contract, fan-out.
 
 mod encode;
+mod line;
+mod relay;
 
-pub(crate) use encode::{Encoder, Form, control};
+pub(crate) use relay::Relays;
 
 use crate::body::{Held, Roomed};
 use crate::cursor;
@@ -22,22 +25,25 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use encode::{AROUND_BYTES, Encoder, Form, encode};
+use highwater_base::Offset;
 use highwater_node::{ReadAnswer, ReadRequest, Unavailable};
 use highwater_stream::{ReadFrom, Refusal};
 use hyper::body::{Body as HttpBody, Frame};
+use line::Event;
+use relay::{Heard, Reader, Seat};
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep};
 
 /// Bytes of a stream in one data event, unless one JSON message is larger.
 ///
 /// A piece of this size moves a long catch-up at full speed; a thousand readers that take nothing hold a gibibyte of
 /// them at the worst, and less by the budget of answers.
 const EVENT_BYTES_MAX: u64 = 1 << 20;
-
-/// Bytes of a control event, and of what stands around data.
-const CONTROL_BYTES: u64 = 256;
 
 /// Milliseconds for which an answer goes on. Then its reader comes again, so that caches can collapse readers, and it
 /// is authorised anew. Below the minute after which proxies give up a connection on which nothing moves.
@@ -59,6 +65,7 @@ pub(crate) async fn read<S: Service>(
     query: &ReadQuery,
 ) -> Result<Response, Error> {
     request.length_max = request.length_max.min(EVENT_BYTES_MAX);
+    let reader = app.relays.enter(app.options.event_readers_max).ok_or(Unavailable::LiveReadsExhausted)?;
     let first = app.service.read(request.clone()).await??;
     let form = Form::of(&first.content_type);
     let mut headers = HeaderMap::new();
@@ -73,26 +80,43 @@ pub(crate) async fn read<S: Service>(
     let (now_s, entropy) = (cursor::now_s(), cursor::entropy());
     let feed = Feed {
         app: app.clone(),
+        _reader: reader,
         encoder: Encoder::new(form),
         cursor: cursor::next(now_s, query.cursor, entropy),
+        next: first.start,
         end: Instant::now() + Duration::from_millis(LIFE_MS + entropy % LIFE_SPREAD_MS),
+        life: None,
         first: true,
+        seat: None,
         step: Step::Encode(first),
         request,
     };
     Ok((headers, Body::new(feed)).into_response())
 }
 
+/// Bytes of room for the events of an answer.
+fn room_bytes(answer: &ReadAnswer) -> u64 {
+    // Base64 takes a third more; a text of many short lines takes more than this for a moment.
+    answer.body.len() as u64 * 4 / 3 + AROUND_BYTES as u64
+}
+
 /// The body of one answer.
 struct Feed<S> {
     app: App<S>,
+    _reader: Reader,
     request: ReadRequest,
     encoder: Encoder,
     /// The cursor of the last control event; it never goes back.
     cursor: u64,
+    /// Where what was not sent yet begins.
+    next: Offset,
     end: Instant,
+    /// Wakes this answer at its end while it waits for others to wake it.
+    life: Option<Pin<Box<Sleep>>>,
     /// No event was sent yet: even nothing at all is told once.
     first: bool,
+    /// Where it waits at the end of its stream; kept while it reads on its own.
+    seat: Option<Seat>,
     step: Step,
 }
 
@@ -102,9 +126,11 @@ enum Step {
     Encode(ReadAnswer),
     /// Wait for room for them: made before, they would be in memory already.
     Room(ReadAnswer, Pin<Box<dyn Future<Output = Option<Held>> + Send>>),
-    /// Ask for more.
-    Ask,
-    /// Wait for it.
+    /// Take what is encoded for everybody, or wait for it.
+    Share,
+    /// Send this behind what was sent, and go on.
+    Follow(Bytes),
+    /// Wait for a read of its own.
     Read(Pin<Box<dyn Future<Output = Read> + Send>>),
     /// Nothing more.
     End,
@@ -113,35 +139,57 @@ enum Step {
 impl<S: Service> Feed<S> {
     /// Asks for room for the events of an answer.
     fn room(&self, answer: ReadAnswer) -> Step {
-        // Base64 takes a third more; a text of many short lines takes more than this for a moment.
-        let bytes = answer.body.len() as u64 * 4 / 3 + CONTROL_BYTES;
-        let (answers, wait_ms) = (self.app.answers.clone(), self.app.options.answer_room_wait_ms_max);
+        let (answers, bytes) = (self.app.answers.clone(), room_bytes(&answer));
+        let wait_ms = self.app.options.answer_room_wait_ms_max;
         Step::Room(answer, Box::pin(async move { answers.wait(bytes, wait_ms).await }))
     }
 
     /// The events of an answer, if there is something to tell.
     fn encode(&mut self, answer: &ReadAnswer) -> Option<Vec<u8>> {
-        let mut events = Vec::new();
-        self.encoder.data(&answer.body, answer.closed, &mut events);
-        // A wait that ended with nothing is not told; neither is half a character.
-        if events.is_empty() && !self.first && !answer.closed {
-            return None;
-        }
-        self.first = false;
         self.cursor = self.cursor.max(cursor::next(cursor::now_s(), None, 0));
-        let shown = highwater_base::Offset(answer.next.0.saturating_sub(self.encoder.held()));
-        control(shown, (!answer.closed).then_some(self.cursor), answer.up_to_date, answer.closed, &mut events);
+        let (events, _) = encode(&mut self.encoder, answer, self.cursor, self.first)?;
+        self.first = false;
         Some(events)
     }
 
-    /// The next read: at the tail it waits for as long as this answer goes on.
-    fn ask(&mut self) -> Step {
+    /// What was encoded for everybody, as this reader is told it, if there is something to tell.
+    fn take(&mut self, event: &Event) -> Option<Bytes> {
+        self.next = event.next;
+        self.encoder = event.after.clone();
+        self.step = if event.closed { Step::End } else { Step::Share };
+        if event.bytes.is_empty() {
+            return None;
+        }
+        if self.cursor <= event.cursor || event.closed {
+            self.cursor = self.cursor.max(event.cursor);
+            return Some(event.bytes.clone());
+        }
+        // It came with a cursor of the future, and must not get one of the present.
+        let control = event.control(self.cursor);
+        if event.data == 0 {
+            return Some(control);
+        }
+        self.step = Step::Follow(control);
+        Some(event.bytes.slice(..event.data))
+    }
+
+    /// Goes on behind what was read: at the end with everybody, below it and with pieces of another size alone.
+    fn on(&self, answer: &ReadAnswer) -> Step {
+        match answer.closed {
+            true => Step::End,
+            false if answer.up_to_date && self.request.length_max == EVENT_BYTES_MAX => Step::Share,
+            false => self.ask(),
+        }
+    }
+
+    /// A read of its own: at the tail it waits for as long as this answer goes on.
+    fn ask(&self) -> Step {
         let left = self.end.saturating_duration_since(Instant::now());
         let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         if left_ms == 0 {
             return Step::End;
         }
-        let request = ReadRequest { wait_ms: Some(left_ms), ..self.request.clone() };
+        let request = ReadRequest { from: ReadFrom::At(self.next), wait_ms: Some(left_ms), ..self.request.clone() };
         let (service, closing) = (self.app.service.clone(), self.app.closing.clone());
         Step::Read(Box::pin(async move {
             tokio::select! {
@@ -151,10 +199,29 @@ impl<S: Service> Feed<S> {
         }))
     }
 
-    /// What follows goes on where this answer ended, in the same history.
-    fn note(&mut self, answer: &ReadAnswer) {
-        self.request.from = ReadFrom::At(answer.next);
-        self.request.incarnation = Some(answer.incarnation);
+    /// Waits for what comes to everybody.
+    fn share(&mut self, cx: &mut Context<'_>) -> Poll<Option<Arc<Event>>> {
+        if self.seat.is_none() {
+            self.seat = Relays::sit(&self.app, &self.request, self.next, &self.encoder);
+        }
+        let heard =
+            self.seat.as_mut().map_or(Poll::Ready(Heard::Ended), |seat| seat.poll(self.next, &self.encoder, cx));
+        self.step = match heard {
+            Poll::Ready(Heard::Event(event)) => return Poll::Ready(Some(event)),
+            Poll::Ready(Heard::Apart) => self.ask(),
+            // The reader comes again and hears why.
+            Poll::Ready(Heard::Ended) => Step::End,
+            Poll::Pending => {
+                let end = self.end;
+                let life = self.life.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
+                if life.as_mut().poll(cx).is_pending() {
+                    self.step = Step::Share;
+                    return Poll::Pending;
+                }
+                Step::End
+            }
+        };
+        Poll::Ready(None)
     }
 }
 
@@ -169,10 +236,7 @@ impl<S: Service> HttpBody for Feed<S> {
         let this = &mut *self;
         loop {
             this.step = match std::mem::replace(&mut this.step, Step::End) {
-                Step::Encode(answer) => {
-                    this.note(&answer);
-                    this.room(answer)
-                }
+                Step::Encode(answer) => this.room(answer),
                 Step::Room(answer, mut room) => match room.as_mut().poll(cx) {
                     Poll::Pending => {
                         this.step = Step::Room(answer, room);
@@ -181,7 +245,10 @@ impl<S: Service> HttpBody for Feed<S> {
                     // As many bytes wait for slow readers as may: this one comes again, as after its minute.
                     Poll::Ready(None) => Step::End,
                     Poll::Ready(Some(held)) => {
-                        this.step = if answer.closed { Step::End } else { Step::Ask };
+                        // What follows goes on where this answer ended, in the same history.
+                        this.next = answer.next;
+                        this.request.incarnation = Some(answer.incarnation);
+                        this.step = this.on(&answer);
                         match this.encode(&answer) {
                             Some(events) => {
                                 return Poll::Ready(Some(Ok(Frame::data(Roomed::bytes(events.into(), held)))));
@@ -190,7 +257,17 @@ impl<S: Service> HttpBody for Feed<S> {
                         }
                     }
                 },
-                Step::Ask => this.ask(),
+                Step::Share => match this.share(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(event) => match event.and_then(|event| this.take(&event)) {
+                        Some(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                        None => continue,
+                    },
+                },
+                Step::Follow(bytes) => {
+                    this.step = Step::Share;
+                    return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                }
                 Step::Read(mut read) => match read.as_mut().poll(cx) {
                     Poll::Pending => {
                         this.step = Step::Read(read);

@@ -245,3 +245,146 @@ fn a_slow_reader_slows_nobody_and_gets_everything_when_it_reads() {
     let bytes: usize = slow.rest().iter().filter(|event| event.kind == "data").map(|event| event.data.len()).sum();
     assert_eq!(bytes, 20 << 20);
 }
+
+/// A read, an encoding and a turn of the node for each of a thousand readers was what an event cost.
+#[test]
+fn readers_at_the_end_of_a_stream_share_one_read_and_its_events() {
+    let fake = Fake::new();
+    let server = Server::start(fake.clone());
+    server.ask("PUT", PATH, &[TEXT], b"");
+    let mut readers: Vec<Events> = (0..20).map(|_| open(&server, "offset=0")).collect();
+    for reader in &mut readers {
+        assert_eq!(reader.next().expect("an event").says(), (0, true, false));
+    }
+    until(&fake, 1);
+    fake.seen();
+    for count in 1..=5u64 {
+        server.ask("POST", PATH, &[TEXT], b"news\r\n");
+        for reader in &mut readers {
+            let (data, control) = reader.pair();
+            assert_eq!((data.as_str(), control.says()), ("news\n", (count * 6, true, false)));
+        }
+        until(&fake, 1);
+    }
+    let reads = fake.seen().iter().filter(|stage| **stage == Stage::Read).count();
+    assert!(reads <= 10, "{reads} reads for five events: one that finds each, and one that waits behind it");
+    drop(readers.split_off(1));
+    server.ask("POST", PATH, &[TEXT, CLOSES], b"last");
+    let last: Vec<_> = readers[0].rest().iter().map(|event| event.data.clone()).collect();
+    assert_eq!((last.len(), last[0].as_str()), (2, "last"));
+    until(&fake, 0);
+}
+
+#[test]
+fn the_last_reader_that_leaves_ends_the_wait_and_the_next_one_begins_another() {
+    let fake = Fake::new();
+    let server = Server::start(fake.clone());
+    server.ask("PUT", PATH, &[TEXT], b"abc");
+    for round in 0..3u64 {
+        let mut readers: Vec<Events> = (0..3).map(|_| open(&server, "offset=now")).collect();
+        for reader in &mut readers {
+            reader.next().expect("an event");
+        }
+        until(&fake, 1);
+        server.ask("POST", PATH, &[TEXT], b"x");
+        for mut reader in readers.drain(..) {
+            assert_eq!(reader.pair().1.says(), (4 + round, true, false));
+        }
+        until(&fake, 0);
+    }
+}
+
+#[test]
+fn a_reader_whose_cursor_is_of_the_future_shares_the_data_and_keeps_its_cursor() {
+    let fake = Fake::new();
+    let server = Server::start(fake.clone());
+    server.ask("PUT", PATH, &[TEXT], b"");
+    let cursor = |event: &crate::events::Event| -> u64 {
+        event.control()["streamCursor"].as_str().and_then(|text| text.parse().ok()).expect("a cursor")
+    };
+    let mut present = open(&server, "offset=0");
+    let now = cursor(&present.next().expect("an event"));
+    let mut future = open(&server, &format!("offset=0&cursor={}", now + 1_000));
+    assert!(cursor(&future.next().expect("an event")) > now + 1_000);
+    until(&fake, 1);
+    server.ask("POST", PATH, &[TEXT], b"abc");
+    let (data, control) = present.pair();
+    assert_eq!((data.as_str(), control.says(), cursor(&control) < now + 1_000), ("abc", (3, true, false), true));
+    let (data, control) = future.pair();
+    assert_eq!((data.as_str(), control.says(), cursor(&control) > now + 1_000), ("abc", (3, true, false), true));
+}
+
+#[test]
+fn readers_in_different_states_at_the_same_place_each_get_what_is_theirs() {
+    let fake = Fake::new();
+    let server = Server::start(fake.clone());
+    server.ask("PUT", PATH, &[TEXT], b"line\r");
+    // One has seen the carriage return, the other begins behind it.
+    let mut saw = open(&server, "offset=0");
+    assert_eq!(saw.pair().0, "line\n");
+    let mut begins = open(&server, "offset=5");
+    begins.next().expect("an event");
+    until(&fake, 2);
+    server.ask("POST", PATH, &[TEXT], b"\nmore");
+    assert_eq!(saw.pair().0, "more", "the line feed belongs to the line that it ended");
+    assert_eq!(begins.pair().0, "\nmore");
+    // From here on they are alike.
+    until(&fake, 1);
+    server.ask("POST", PATH, &[TEXT], b"!");
+    assert_eq!((saw.pair().0, begins.pair().0), ("!".to_owned(), "!".to_owned()));
+}
+
+#[test]
+fn a_reader_that_wants_small_pieces_gets_them_when_others_do_not() {
+    let fake = Fake::new();
+    let server = Server::start(fake.clone());
+    server.ask("PUT", PATH, &[TEXT], b"");
+    let mut large = open(&server, "offset=0");
+    let mut small = open(&server, "offset=0&max_bytes=2");
+    large.next().expect("an event");
+    small.next().expect("an event");
+    until(&fake, 2);
+    server.ask("POST", PATH, &[TEXT], b"abcde");
+    assert_eq!(large.pair().0, "abcde");
+    assert_eq!([small.pair(), small.pair(), small.pair()].map(|(data, _)| data), ["ab", "cd", "e"]);
+}
+
+#[test]
+fn a_read_that_fails_ends_the_events_of_all_and_they_may_come_again() {
+    let fake = Fake::new();
+    let server = Server::start(fake.clone());
+    server.ask("PUT", PATH, &[TEXT], b"");
+    let mut readers: Vec<Events> = (0..3).map(|_| open(&server, "offset=0")).collect();
+    readers.iter_mut().for_each(|reader| drop(reader.next()));
+    until(&fake, 1);
+    fake.fail(Stage::Read, Unavailable::NoLeader { group: 0 });
+    server.ask("POST", PATH, &[TEXT], b"abc");
+    for reader in &mut readers {
+        assert_eq!(reader.rest(), []);
+    }
+    fake.heal();
+    let mut again = open(&server, "offset=0");
+    assert_eq!(again.pair().0, "abc");
+    until(&fake, 1);
+    server.ask("POST", PATH, &[TEXT], b"d");
+    assert_eq!(again.pair().0, "d");
+}
+
+#[test]
+fn more_readers_than_may_be_are_told() {
+    let options = highwater_http::HttpOptions { event_readers_max: 2, ..Default::default() };
+    let server = Server::with(Fake::new(), options);
+    server.ask("PUT", PATH, &[TEXT], b"abc");
+    let mut readers = [open(&server, "offset=0"), open(&server, "offset=0")];
+    readers.iter_mut().for_each(|reader| drop(reader.pair()));
+    let refused = server.ask("GET", &format!("{PATH}?live=sse&offset=0"), &[], b"");
+    assert_eq!(refused.told(), (429, "LIVE_READS_EXHAUSTED".to_owned()));
+    let metrics = server.ask("GET", "/metrics", &[], b"").text();
+    assert!(metrics.contains("highwater_event_readers 2"), "{metrics}");
+    drop(readers);
+    let start = Instant::now();
+    while server.ask("GET", "/metrics", &[], b"").text().contains("highwater_event_readers 2") {
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+    assert_eq!(open(&server, "offset=0").pair().0, "abc");
+}

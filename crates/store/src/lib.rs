@@ -11,7 +11,7 @@
 //! - [`checkpoint`], `moving`: all the I/O of a checkpoint, for any thread
 //! - `compaction`, `usage`: which files are mostly dead, and what moves out of them
 //! - [`residence`], `residents`: which objects are in memory, and how others get there
-//! - [`plan`], [`reader`]: what a read will fetch; fetching and verifying it, for any thread
+//! - [`plan`], [`reader`]: what a read will fetch; fetching and verifying it, for any thread; `buffers`: its memory
 //! - [`cold`]: data files that lie in an object store
 //! - [`scrub`], [`mod@verify`]: reading everything, of a store in use and of one that nobody has open
 //! - [`pin`]: a checkpoint's files, kept while they are copied
@@ -33,6 +33,7 @@
 //! # Must not depend on
 //! Any crate of the workspace but `base`, `disk` and `wal`; it knows nothing of what states and payload say.
 
+mod buffers;
 pub mod checkpoint;
 pub mod cold;
 mod compaction;

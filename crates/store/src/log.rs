@@ -22,19 +22,41 @@ pub trait LogSource: Send + Sync {
     /// # Errors
     /// As [`LogError`] says.
     fn read(&self, location: Location) -> Result<Bytes, LogError>;
+
+    /// Appends the payload of a frame, whole, to `out`; `scratch` is memory that is used again.
+    /// # Errors
+    /// As [`LogError`] says; `out` is then as it was.
+    fn read_into(&self, location: Location, out: &mut Vec<u8>, _scratch: &mut Vec<u8>) -> Result<(), LogError> {
+        out.extend_from_slice(&self.read(location)?);
+        Ok(())
+    }
 }
 
 impl<T: LogSource + ?Sized> LogSource for Arc<T> {
     fn read(&self, location: Location) -> Result<Bytes, LogError> {
         (**self).read(location)
     }
+
+    fn read_into(&self, location: Location, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<(), LogError> {
+        (**self).read_into(location, out, scratch)
+    }
 }
 
 impl LogSource for LogReader {
     fn read(&self, location: Location) -> Result<Bytes, LogError> {
-        LogReader::read(self, location).map_err(|error| match error {
-            ReadError::Reclaimed(_) => LogError::Reclaimed,
-            other => LogError::Failed(other.to_string()),
-        })
+        LogReader::read(self, location).map_err(LogError::from)
+    }
+
+    fn read_into(&self, location: Location, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<(), LogError> {
+        LogReader::read_into(self, location, out, scratch).map_err(LogError::from)
+    }
+}
+
+impl From<ReadError> for LogError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Reclaimed(_) => Self::Reclaimed,
+            other => Self::Failed(other.to_string()),
+        }
     }
 }

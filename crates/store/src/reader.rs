@@ -1,7 +1,8 @@
 //! Reading payload by plan.
 
-use crate::data::DataFault;
-use crate::files::{FileError, Files};
+use crate::buffers;
+use crate::data::{BLOCK_BYTES, DataFault};
+use crate::files::{FileError, Files, READ_STEP_BYTES};
 use crate::log::{LogError, LogSource};
 use crate::plan::{Piece, ReadPlan};
 use bytes::Bytes;
@@ -61,6 +62,15 @@ impl From<FileError> for ReadError {
     }
 }
 
+impl From<LogError> for ReadError {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::Reclaimed => Self::Moved,
+            LogError::Failed(why) => Self::LogDamaged(why),
+        }
+    }
+}
+
 /// Reads the payload of one store's objects; for any thread.
 #[derive(Clone)]
 pub struct StoreReader {
@@ -82,38 +92,75 @@ impl StoreReader {
     /// # Errors
     /// `Moved` if the plan is too old; otherwise what is wrong, and where.
     pub fn read(&self, plan: &ReadPlan) -> Result<Bytes, ReadError> {
-        if let [Piece::Log { source, within }] = &plan.pieces[..] {
+        let small = plan.length() <= KEPT_BYTES_MAX as u64;
+        if let ([Piece::Log { source, within }], true) = (&plan.pieces[..], small) {
             return read_log(&*self.log, *source, within.clone());
         }
-        let mut bytes = Vec::with_capacity(plan.length() as usize);
+        let buffers = buffers::shared();
+        let mut bytes = buffers.empty(plan.length() as usize);
+        let mut scratch = buffers.filled(plan.pieces.iter().map(scratch_bytes).max().unwrap_or(0));
         for piece in &plan.pieces {
             match piece {
-                Piece::File { extent, range } => self.files.read(plan.object, extent, range.clone(), &mut bytes)?,
+                Piece::File { extent, range } => {
+                    self.files.read(plan.object, extent, range.clone(), &mut bytes, &mut scratch)?;
+                }
                 Piece::Log { source, within } => {
-                    bytes.extend_from_slice(&read_log(&*self.log, *source, within.clone())?);
+                    append_log(&*self.log, *source, within.clone(), &mut bytes, &mut scratch)?;
                 }
             }
         }
+        buffers.give(scratch);
         assert_eq!(bytes.len() as u64, plan.length(), "the pieces of a plan make up its length");
-        Ok(bytes.into())
+        Ok(buffers.lend(bytes))
     }
 }
 
 /// Bytes of a frame that an answer may keep in memory besides its own, to spare a copy.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of a file that are read at once for a piece.
+fn scratch_bytes(piece: &Piece) -> usize {
+    match piece {
+        Piece::File { range, .. } => READ_STEP_BYTES.min((range.end - range.start) as usize + 2 * BLOCK_BYTES),
+        // Its marks, and the header in front of it, are less than a fortieth of a frame and a page.
+        Piece::Log { source, .. } => source.length as usize / 40 * 41 + (4 << 10),
+    }
+}
+
+/// Appends a part of a frame's payload.
+fn append_log(
+    log: &dyn LogSource,
+    source: highwater_wal::Location,
+    within: std::ops::Range<u32>,
+    out: &mut Vec<u8>,
+    scratch: &mut Vec<u8>,
+) -> Result<(), ReadError> {
+    let (at, within) = (out.len(), within.start as usize..within.end as usize);
+    log.read_into(source, out, scratch)?;
+    if at + within.end > out.len() {
+        return Err(short());
+    }
+    out.truncate(at + within.end);
+    if within.start > 0 {
+        out.copy_within(at + within.start.., at);
+        out.truncate(at + within.len());
+    }
+    Ok(())
+}
+
+fn short() -> ReadError {
+    ReadError::Log("the frame is shorter than the part that it should hold".into())
+}
+
 fn read_log(
     log: &dyn LogSource,
     source: highwater_wal::Location,
     within: std::ops::Range<u32>,
 ) -> Result<Bytes, ReadError> {
-    let payload = log.read(source).map_err(|error| match error {
-        LogError::Reclaimed => ReadError::Moved,
-        LogError::Failed(why) => ReadError::LogDamaged(why),
-    })?;
+    let payload = log.read(source)?;
     let range = within.start as usize..within.end as usize;
     if range.end > payload.len() {
-        return Err(ReadError::Log("the frame is shorter than the part that it should hold".into()));
+        return Err(short());
     }
     if payload.len() - range.len() > KEPT_BYTES_MAX {
         return Ok(Bytes::copy_from_slice(&payload[range]));

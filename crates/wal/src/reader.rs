@@ -40,6 +40,15 @@ impl LogReader {
     /// # Errors
     /// `Reclaimed` if its segment was given back, `Damaged` if the bytes are not what was appended, or the system's.
     pub fn read(&self, location: Location) -> Result<Bytes, ReadError> {
+        let mut payload = Vec::with_capacity(location.length as usize);
+        self.read_into(location, &mut payload, &mut Vec::new())?;
+        Ok(payload.into())
+    }
+
+    /// The same, appended to `out`; `scratch` is memory that is used again from one read to the next.
+    /// # Errors
+    /// As [`Self::read`]; `out` is then as it was.
+    pub fn read_into(&self, location: Location, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<(), ReadError> {
         let Location { segment, offset, length } = location;
         let Readable { file, bytes } = self.readable(segment)?;
         let damaged = ReadError::Damaged { segment, offset };
@@ -53,17 +62,24 @@ impl LogReader {
             return Err(damaged);
         }
         let start = file_offset(payload - FRAME_HEADER);
-        let mut raw = vec![0; (end - start) as usize];
-        file.read_exact_at(&mut raw, start).map_err(|error| ReadError::Io { segment, error })?;
-        gather(&mut raw, start);
-        let frame = Bytes::from(raw);
+        let raw_bytes = (end - start) as usize;
+        if scratch.len() < raw_bytes {
+            scratch.resize(raw_bytes, 0);
+        }
+        let raw = &mut scratch[..raw_bytes];
+        file.read_exact_at(raw, start).map_err(|error| ReadError::Io { segment, error })?;
+        let begun = out.len();
+        let header = gather(raw, start, out);
         let place = Place { identity: self.identity, segment };
-        let header = FrameHeader::decode(&frame, place, start).filter(|header| header.length == length);
-        let body = frame.slice((FRAME_HEADER as usize).min(frame.len())..);
+        let header = FrameHeader::decode(&header, place, start).filter(|header| header.length == length);
+        let body = &out[begun..];
         match header {
-            Some(header) if crc32c::crc32c(&body) == header.payload_crc && body.len() == length as usize => Ok(body),
+            Some(header) if body.len() == length as usize && crc32c::crc32c(body) == header.payload_crc => Ok(()),
             // The file may have begun its next life while it was read.
-            _ => self.readable(segment).and(Err(damaged)),
+            _ => {
+                out.truncate(begun);
+                self.readable(segment).and(Err(damaged))
+            }
         }
     }
 
@@ -73,16 +89,19 @@ impl LogReader {
     }
 }
 
-/// Takes the marks out of bytes that start at the file offset `start`.
-fn gather(bytes: &mut Vec<u8>, start: u64) {
-    let mut from = 0;
-    let mut to = 0;
+/// Takes the marks out of a frame that starts at the file offset `start`: gives its header and appends its payload.
+fn gather(bytes: &[u8], start: u64, payload: &mut Vec<u8>) -> [u8; FRAME_HEADER as usize] {
+    let mut header = [0; FRAME_HEADER as usize];
+    let (mut from, mut headed) = (0, 0);
     while from < bytes.len() {
         let within = (start as usize + from) % SECTOR as usize;
         let data = (DATA as usize).saturating_sub(within).min(bytes.len() - from);
-        bytes.copy_within(from..from + data, to);
-        to += data;
+        let piece = &bytes[from..from + data];
+        let (head, rest) = piece.split_at(piece.len().min(header.len() - headed));
+        header[headed..headed + head.len()].copy_from_slice(head);
+        headed += head.len();
+        payload.extend_from_slice(rest);
         from += data + (SECTOR - DATA) as usize;
     }
-    bytes.truncate(to);
+    header
 }

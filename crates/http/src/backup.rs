@@ -3,7 +3,6 @@
 //! `POST` begins one and says what it consists of; its files are read by range; `DELETE` ends it. Whoever may do this
 //! may read everything: it is administration.
 
-use crate::body::Roomed;
 use crate::error::{Code, Error};
 use crate::names;
 use crate::router::App;
@@ -17,6 +16,7 @@ use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use highwater_base::limits::READ_BYTES_MAX;
 use highwater_node::backup::BackupError;
+use highwater_node::rooms::Asker;
 use serde::Deserialize;
 
 pub(crate) fn routes<S: Service>() -> Router<App<S>> {
@@ -50,9 +50,6 @@ fn malformed(error: &QueryRejection) -> Error {
     Error::new(Code::InvalidQuery, error.body_text())
 }
 
-/// Milliseconds that a read waits for room among the answers of others: half of what its client waits.
-const WAIT_MS: u64 = 5_000;
-
 /// Which bytes of a file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,10 +68,10 @@ async fn read<S: Service>(
     let length = range.length.unwrap_or(READ_BYTES_MAX).min(READ_BYTES_MAX);
     // What waits for a slow reader counts like the answer to a read of a stream.
     let busy = || Error::new(Code::LiveReadBackpressure, "the answers for slow readers hold all the memory they may");
-    let room = app.answers.wait(length, WAIT_MS).await.ok_or_else(busy)?;
+    let room = app.answers.wait(length, Asker::NOBODY).await.ok_or_else(busy)?;
     let bytes = blocking(move || app.service.read_backup(&id, &path, range.offset, length)).await?;
     let octets = [(header::CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")];
-    Ok((octets, Body::from(Roomed::bytes(bytes, room))).into_response())
+    Ok((octets, Body::from(room.around(bytes))).into_response())
 }
 
 async fn digest<S: Service>(

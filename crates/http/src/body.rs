@@ -13,13 +13,8 @@ use bytes::{Bytes, BytesMut};
 use highwater_base::Digest;
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
-
-/// Bytes that one permit of the answers' budget stands for.
-const PERMIT_BYTES: u64 = 1_024;
 
 /// Bytes of room that a body takes at a time, as it arrives. A body that is announced takes no room: whoever announces
 /// the largest and sends nothing would otherwise keep eight such requests' worth of it from everybody else.
@@ -31,54 +26,6 @@ const HASH_INLINE_BYTES_MAX: usize = 256 << 10;
 
 /// Seconds that a body may take before its average rate counts.
 const GRACE_S: u64 = 30;
-
-/// The memory that answers may hold together until their readers took them.
-#[derive(Debug, Clone)]
-pub(crate) struct Budget(Arc<Semaphore>);
-
-/// A part of a budget, given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Held {
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Budget {
-    /// A budget of `bytes`.
-    pub(crate) fn new(bytes: u64) -> Self {
-        Self(Arc::new(Semaphore::new(usize::try_from(bytes / PERMIT_BYTES).unwrap_or(Semaphore::MAX_PERMITS))))
-    }
-
-    /// Takes room for `bytes` within `wait_ms`.
-    pub(crate) async fn wait(&self, bytes: u64, wait_ms: u64) -> Option<Held> {
-        let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
-        let acquire = self.0.clone().acquire_many_owned(permits);
-        tokio::time::timeout(Duration::from_millis(wait_ms), acquire)
-            .await
-            .ok()?
-            .ok()
-            .map(|permit| Held { _permit: permit })
-    }
-}
-
-/// Bytes of an answer, with the room that they take. The connection may hold them long after it took the body, so the
-/// room goes with them.
-pub(crate) struct Roomed {
-    bytes: Bytes,
-    _room: Held,
-}
-
-impl Roomed {
-    /// `bytes`, which hold `room` until the last of them is sent.
-    pub(crate) fn bytes(bytes: Bytes, room: Held) -> Bytes {
-        Bytes::from_owner(Self { bytes, _room: room })
-    }
-}
-
-impl AsRef<[u8]> for Roomed {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
 
 /// `REQUEST_TOO_LARGE`, naming the limit.
 pub(crate) fn too_large(options: &HttpOptions) -> Error {

@@ -6,6 +6,7 @@
 //! Source: the stream contract, reads and snapshots.
 
 use crate::answer::set;
+use crate::auth;
 use crate::error::{Code, Error};
 use crate::fields;
 use crate::json;
@@ -69,7 +70,7 @@ async fn chunk<S: Service>(
     head: &Parts,
 ) -> Result<Response, Error> {
     let end = (offset.0 / CHUNK_BYTES).saturating_add(1).saturating_mul(CHUNK_BYTES);
-    let room = app.answers.wait(end - offset.0, app.options.answer_room_wait_ms_max).await;
+    let room = app.answers.wait(end - offset.0, auth::room_of(head)).await;
     let room = room.ok_or_else(|| Error::new(Code::LiveReadBackpressure, Code::LiveReadBackpressure.row().when))?;
     let answer = read_to(app, path, incarnation, offset, end).await?;
     // Where it ends is for good below the tail, and at the tail once nothing follows.
@@ -98,7 +99,7 @@ async fn chunk<S: Service>(
         set(&mut headers, header::CONTENT_LENGTH, body.len());
         return Ok((StatusCode::OK, headers).into_response());
     }
-    Ok((StatusCode::OK, headers, Body::from(crate::body::Roomed::bytes(body, room))).into_response())
+    Ok((StatusCode::OK, headers, Body::from(room.around(body))).into_response())
 }
 
 /// Reads until `end` or the tail, in as many pieces as it takes.

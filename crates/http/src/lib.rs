@@ -13,7 +13,8 @@
 //!   [`lanes`]: the threads that serve them; `head_timer`: how long a head may take
 //! - [`front`]: what a listener offers and to whom; [`network`]: addresses; [`tls`]: certificates that change
 //! - `names`, `fields`, `expiry`, `path`, `query`: the syntax of headers, paths and queries
-//! - `create`, `append`, `read`, `head`, `delete`: one operation each; `answer` renders what writes have in common
+//! - `create`, `append`, `read`, `head`, `delete`: one operation each; `answer` renders what writes have in common;
+//!   `pieces` sends a long answer as it is read
 //! - `json`: the messages of JSON streams; `sse`: reads that go on as events
 //! - `body`, `drain`: bounded reading of bodies, and what happens to those nobody read
 //! - `access`, `cors`: who may ask in open mode, and what browsers are told
@@ -63,6 +64,7 @@ pub mod network;
 mod observe;
 pub mod options;
 mod path;
+mod pieces;
 mod places;
 mod query;
 mod read;

@@ -58,7 +58,7 @@ impl Places {
         if spared.iter().any(|network| network.contains(peer)) {
             return Some(Place { _one_of_all: one_of_all, of_address: None });
         }
-        let address = household(peer);
+        let address = site(peer);
         let mut held = self.of_addresses.held.lock().unwrap_or_else(PoisonError::into_inner);
         let count = held.entry(address).or_default();
         if *count >= self.of_addresses.max {
@@ -70,7 +70,7 @@ impl Places {
 }
 
 /// What counts as one address: of IPv6, where one customer has 2^64 of them, the network.
-fn household(address: IpAddr) -> IpAddr {
+pub(crate) fn site(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
         address => address,

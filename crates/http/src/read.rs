@@ -1,12 +1,13 @@
 //! GET: catch-up reads and long-polls.
 
 use crate::answer::set;
-use crate::body::{Held, Roomed};
+use crate::auth;
 use crate::cursor;
 use crate::error::{Code, Error};
 use crate::fields;
 use crate::json;
 use crate::names;
+use crate::pieces::Pieces;
 use crate::query::{self, Live, ReadQuery};
 use crate::router::App;
 use crate::service::Service;
@@ -16,6 +17,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use highwater_node::json::is_json;
+use highwater_node::rooms::Room;
 use highwater_node::{ReadAnswer, ReadRequest};
 use highwater_stream::ReadFrom;
 
@@ -33,16 +35,25 @@ pub(crate) async fn read<S: Service>(app: &App<S>, path: String, head: &Parts) -
     let (from, length_max, leader) = (query.from, query.bytes_max, query.leader);
     let request = ReadRequest { path, incarnation, from, length_max, leader, wait_ms };
     if query.live == Live::Sse {
-        return sse::read(app, request, &query).await;
+        return sse::read(app, request, &query, auth::room_of(head)).await;
     }
-    let answer = app.read(request).await??;
+    let asker = auth::room_of(head);
+    let answer = app.read(request.clone(), asker).await??;
     let bytes = if S::READS_HOLD_ROOM { 0 } else { answer.body.len() as u64 };
-    let room = app.answers.wait(bytes, app.options.answer_room_wait_ms_max).await;
+    let room = app.answers.wait(bytes, asker).await;
     let room = room.ok_or_else(|| Error::new(Code::LiveReadBackpressure, Code::LiveReadBackpressure.row().when))?;
-    Ok(render(answer, room, &query, head))
+    let rest = Pieces::behind(app, request, asker, &answer);
+    Ok(render(answer, room, rest, &query, head))
 }
 
-fn render(answer: ReadAnswer, room: Held, query: &ReadQuery, head: &Parts) -> Response {
+/// Renders an answer, of which `rest` is what its body does not hold.
+fn render<S: Service>(
+    answer: ReadAnswer,
+    room: Room,
+    rest: Option<Pieces<S>>,
+    query: &ReadQuery,
+    head: &Parts,
+) -> Response {
     let live = query.live != Live::No;
     let mut headers = HeaderMap::new();
     set(&mut headers, names::STREAM_NEXT_OFFSET, answer.next);
@@ -78,7 +89,12 @@ fn render(answer: ReadAnswer, room: Held, query: &ReadQuery, head: &Parts) -> Re
     }
     set(&mut headers, header::CONTENT_TYPE, &answer.content_type);
     let body = if is_json(&answer.content_type) { json::array(&answer.body).into() } else { answer.body };
-    (StatusCode::OK, headers, Body::from(Roomed::bytes(body, room))).into_response()
+    let first = room.around(body);
+    let body = match rest {
+        Some(rest) => Body::new(rest.led_by(first)),
+        None => Body::from(first),
+    };
+    (StatusCode::OK, headers, body).into_response()
 }
 
 /// Changes with whatever an answer says: the stream's token, the bytes, and whether they reach the end, or the end of

@@ -1,7 +1,7 @@
 //! Which request goes where, and the layers around all of them.
 
 use crate::auth::{self, Authority, Guard};
-use crate::body::{self, Budget};
+use crate::body;
 use crate::closing::Closing;
 use crate::cors::Pages;
 use crate::error::{Code, Error};
@@ -16,7 +16,8 @@ use crate::sse::Relays;
 use crate::tls::Tls;
 use crate::traffic::Traffic;
 use crate::{
-    access, admin, append, backup, cors, create, delete, drain, head, immutable, manage, read, retention, snapshot,
+    access, admin, append, backup, cors, create, delete, drain, head, immutable, manage, pieces, read, retention,
+    snapshot,
 };
 use axum::Router;
 use axum::body::Body;
@@ -27,6 +28,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use highwater_control::Scope;
+use highwater_node::rooms::{Asker, Rooms};
 use highwater_node::{ReadAnswer, ReadRequest, Unavailable};
 use highwater_stream::Refusal;
 use hyper::body::Body as _;
@@ -44,7 +46,10 @@ const STREAMS: &str = "/v1/stream";
 pub(crate) struct App<S> {
     pub service: S,
     pub options: Arc<HttpOptions>,
-    pub answers: Budget,
+    /// Memory that answers hold until their readers took them.
+    pub answers: Rooms,
+    /// What readers by events hold of what they share, each counted in full: what all of it takes, `answers` counts once.
+    pub shared: Rooms,
     pub counts: Arc<Counts>,
     /// What readers by events share.
     pub relays: Arc<Relays>,
@@ -59,12 +64,14 @@ pub(crate) struct App<S> {
 
 impl<S: Service> App<S> {
     pub(crate) fn new(service: S, options: HttpOptions) -> Self {
-        let answers = Budget::new(options.answer_bytes_held_max);
+        let rooms = || Rooms::new(options.answer_bytes_held_max, options.answer_room_wait_ms_max);
+        let (answers, shared) = (rooms(), rooms());
         let guard = Arc::new(Guard::new(service.control_view()));
         Self {
             service,
             options: Arc::new(options),
             answers,
+            shared,
             counts: Arc::default(),
             relays: Arc::default(),
             closing: Closing::default(),
@@ -74,15 +81,20 @@ impl<S: Service> App<S> {
         }
     }
 
-    /// Reads, and waits only as long as the server goes on: one that stops answers what there is.
-    pub(crate) async fn read(&self, request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
+    /// Begins a read, and waits only as long as the server goes on: one that stops answers what there is. Of a long answer
+    /// `body` holds the first part alone.
+    pub(crate) async fn read(
+        &self,
+        request: ReadRequest,
+        asker: Asker,
+    ) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
         if request.wait_ms.is_none() {
-            return self.service.read(request).await;
+            return self.service.read_begun(request, pieces::PIECE_BYTES, asker).await;
         }
         let at_once = ReadRequest { wait_ms: None, ..request.clone() };
         tokio::select! {
-            answer = self.service.read(request) => answer,
-            () = self.closing.wait() => self.service.read(at_once).await,
+            answer = self.service.read_begun(request, pieces::PIECE_BYTES, asker) => answer,
+            () = self.closing.wait() => self.service.read_begun(at_once, pieces::PIECE_BYTES, asker).await,
         }
     }
 
@@ -311,7 +323,10 @@ async fn serve<S: Service>(
 ) -> Result<Response, Error> {
     let path = match target {
         Target::Stream(path) => path,
-        Target::Part(path, named) => return part(app, path, named, head, body).await,
+        Target::Part(path, named) => {
+            let response = part(app, path, named, head, body).await?;
+            return Ok(if head.method == Method::GET { auth::until(app, authority, response) } else { response });
+        }
     };
     match head.method {
         Method::GET => auth::guarded(app, authority, read::read(app, path, head)).await,

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use highwater_base::{Digest, Incarnation, Millis, Offset};
 use highwater_control::View;
 use highwater_node::backup::{BackupError, BackupPlan};
+use highwater_node::rooms::Asker;
 use highwater_node::{
     Admission, ControlAnswer, Durability, Handle, Identity, PartsCommit, ReadAnswer, ReadRequest, Status, Unavailable,
     WriteAnswer,
@@ -144,6 +145,19 @@ pub trait Service: Clone + Send + Sync + 'static {
         request: ReadRequest,
     ) -> impl Future<Output = Result<Result<ReadAnswer, Refusal>, Unavailable>> + Send;
 
+    /// Begins a read whose answer may be long: its `body` may hold only the first part of it, of about `bytes`, while all
+    /// else is about the whole. What follows is read by further calls. The bytes take room of the asker's share.
+    /// # Errors
+    /// As [`Self::read`].
+    fn read_begun(
+        &self,
+        request: ReadRequest,
+        _bytes: u64,
+        _asker: Asker,
+    ) -> impl Future<Output = Result<Result<ReadAnswer, Refusal>, Unavailable>> + Send {
+        self.read(request)
+    }
+
     /// Begins a backup.
     /// # Errors
     /// A group that has no sound checkpoint now, or too many backups.
@@ -274,6 +288,15 @@ impl Service for Handle {
 
     async fn read(&self, request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
         Self::read(self, request).await
+    }
+
+    async fn read_begun(
+        &self,
+        request: ReadRequest,
+        bytes: u64,
+        asker: Asker,
+    ) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
+        Self::read_begun(self, request, bytes, asker).await
     }
 
     async fn begin_backup(&self, except_damaged: bool) -> Result<BackupPlan, BackupError> {

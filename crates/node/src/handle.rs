@@ -2,6 +2,7 @@
 
 use crate::api::{ControlAnswer, Identity, ReadAnswer, ReadRequest, Status, Unavailable, WriteAnswer};
 use crate::json;
+use crate::rooms::Asker;
 use crate::route::group_of;
 use crate::shard::{Input, Proposal, ReadLocated};
 use crate::storage::StorageFault;
@@ -178,9 +179,26 @@ impl Handle {
     /// # Errors
     /// `NoLeader`, `LiveReadsExhausted`, or that of a stopped group.
     pub async fn read(&self, request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
+        self.read_begun(request, u64::MAX, Asker::NOBODY).await
+    }
+
+    /// Begins a read: as [`Self::read`], but of an answer of more than `bytes` about so many are fetched, and not one of a
+    /// JSON stream, whose end depends on its bytes. All else of the answer is about the whole; `body` holds less than lies
+    /// between `start` and `next`, and the rest is read by further calls from where it ends.
+    ///
+    /// The bytes take room of the asker's share. Where damage is known, everything is fetched before anything is answered,
+    /// so that the answer can still name it.
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn read_begun(
+        &self,
+        request: ReadRequest,
+        bytes: u64,
+        asker: Asker,
+    ) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
         let path = request.path.clone();
-        match self.read_piece(request).await? {
-            Ok(piece) if json::is_json(&piece.content_type) => self.whole_messages(path, piece).await,
+        match self.read_piece(request, bytes, asker).await? {
+            Ok(piece) if json::is_json(&piece.content_type) => self.whole_messages(path, piece, asker).await,
             other => Ok(other),
         }
     }
@@ -190,6 +208,7 @@ impl Handle {
         &self,
         path: String,
         mut piece: ReadAnswer,
+        asker: Asker,
     ) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
         if !piece.boundary {
             return Ok(Err(Refusal::NotJsonBoundary));
@@ -207,7 +226,7 @@ impl Handle {
                 leader: false,
                 wait_ms: None,
             };
-            let more = match self.read_piece(request).await? {
+            let more = match self.read_piece(request, u64::MAX, asker).await? {
                 Ok(more) => more,
                 Err(refusal) => return Ok(Err(refusal)),
             };
@@ -227,14 +246,25 @@ impl Handle {
         }
     }
 
-    async fn read_piece(&self, mut request: ReadRequest) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
+    async fn read_piece(
+        &self,
+        mut request: ReadRequest,
+        bytes: u64,
+        asker: Asker,
+    ) -> Result<Result<ReadAnswer, Refusal>, Unavailable> {
         for _ in 0..RELOCATIONS_MAX {
             let (sender, receiver) = oneshot::channel();
             self.send(Input::Read { token: Reply::Read(sender), request: request.clone() })?;
-            let located = match receiver.await.unwrap_or(Err(Unavailable::GroupRestarting))? {
+            let mut located = match receiver.await.unwrap_or(Err(Unavailable::GroupRestarting))? {
                 Ok(located) => located,
                 Err(refusal) => return Ok(Err(refusal)),
             };
+            if let Some(plan) = located.plan.as_mut().filter(|plan| plan.length() > bytes)
+                && !json::is_json(&located.content_type)
+                && !self.shared.storage.is_damaged(&request.path)
+            {
+                plan.cut(bytes);
+            }
             // What a wait found, or the tail as it was then, is what is located again.
             if request.wait_ms.take().is_some() {
                 request.incarnation = Some(located.incarnation);
@@ -242,7 +272,7 @@ impl Handle {
             request.from = ReadFrom::At(located.start);
             let (group, start, next) = (located.group.0, located.start.0, located.next.0);
             let memory = located.plan.as_ref().map_or(0, highwater_store::ReadPlan::memory);
-            let room = self.shared.rooms.wait(memory).await.ok_or(Unavailable::ReadBytesExhausted)?;
+            let room = self.shared.rooms.wait(memory, asker).await.ok_or(Unavailable::ReadBytesExhausted)?;
             match self.fetch(located).await {
                 Ok(answer) => return Ok(Ok(ReadAnswer { body: room.around(answer.body), ..answer })),
                 Err(ReadError::Moved) => {}

@@ -9,7 +9,7 @@
 //! - [`config`]: the node's settings and limits
 //! - [`handle`]: the front ends' way in
 //! - [`json`]: where a read of a JSON stream begins and ends
-//! - `rooms`: memory for what reads answer
+//! - [`rooms`]: memory for what reads answer
 //! - [`restored`]: what a data directory says about having been put back from an older copy
 //! - [`route`]: which group a stream belongs to
 //! - [`snapshot`]: snapshots, whose bytes pass through and are never whole in memory
@@ -36,7 +36,7 @@ pub mod json;
 pub mod node;
 pub mod open;
 pub mod restored;
-mod rooms;
+pub mod rooms;
 pub mod route;
 pub mod shard;
 pub mod snapshot;

@@ -84,6 +84,11 @@ impl Faults {
         self.known().status.clone()
     }
 
+    /// Whether damage of a stream's bytes is known.
+    pub fn is_damaged(&self, path: &str) -> bool {
+        self.known().status.faults.iter().any(|fault| fault.stream.as_deref() == Some(path))
+    }
+
     pub fn began(&self, wall_ms: u64) {
         let mut known = self.known();
         known.pass += 1;

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use highwater_base::Offset;
 use highwater_disk::SimDisk;
 use highwater_disk::system::{SystemClock, SystemRandom};
+use highwater_node::rooms::Asker;
 use highwater_node::{Config, Handle, Node, ReadRequest, ScrubPass, Unavailable};
 use highwater_stream::{Append, Create, Operation, ReadFrom};
 use std::path::Path;
@@ -148,4 +149,46 @@ fn a_shutdown_does_not_wait_for_the_scrub() {
     let began = Instant::now();
     node.shutdown().expect("a clean end");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+/// An answer of eight mebibytes was fetched whole before its first byte was sent, and a few readers held a gigabyte.
+#[test]
+fn a_long_read_comes_in_parts_that_end_where_blocks_do_and_names_damage_before_it_begins_again() {
+    const BLOCK: u64 = 65_504;
+    let disk = SimDisk::new(2);
+    let node = open(&disk, Config { checkpoint_bytes: 8 << 20, scrub_bytes_per_second: 0, ..config() });
+    let handle = node.handle();
+    runtime().block_on(async {
+        for _ in 0..4 {
+            fill(&handle, "s").await;
+        }
+        drop(handle.pin(0).await.expect("a checkpoint of all of it"));
+        let ask = |from| ReadRequest { length_max: u64::MAX, ..read("s", from) };
+        let whole = handle.read(ask(0)).await.expect("serves").expect("readable");
+        let (mut at, mut parts) = (0, Vec::new());
+        while at < whole.next.0 {
+            let part =
+                handle.read_begun(ask(at), 3 * BLOCK + 7, Asker::NOBODY).await.expect("serves").expect("readable");
+            assert_eq!((part.start.0, part.next, part.up_to_date), (at, whole.next, true), "all else is of the whole");
+            let rest = whole.next.0 - at;
+            assert_eq!(part.body.len() as u64, rest.min(3 * BLOCK));
+            parts.extend_from_slice(&part.body);
+            at += part.body.len() as u64;
+        }
+        assert!(parts == whole.body, "the parts are the whole");
+
+        let file = Path::new("/data/store/g0").join("data-00000001");
+        disk.flip_bit(&file, 4096 + 5 * 65_536 + 99).expect("a data file");
+        let begun = handle.read_begun(ask(0), BLOCK, Asker::NOBODY).await.expect("serves").expect("sound");
+        assert_eq!(begun.body.len() as u64, BLOCK);
+        handle.read_begun(ask(5 * BLOCK), BLOCK, Asker::NOBODY).await.expect_err("damaged");
+        let told = handle
+            .read_begun(ask(0), BLOCK, Asker::NOBODY)
+            .await
+            .expect_err("an answer that could not be ended does not begin");
+        assert!(matches!(told, Unavailable::StoredBytesDamaged(_)), "{told}");
+        let sound = handle.read_begun(ReadRequest { length_max: BLOCK, ..read("s", 0) }, BLOCK, Asker::NOBODY).await;
+        assert!(sound.expect("serves").is_ok(), "what is sound is still served");
+    });
+    node.shutdown().expect("a clean end");
 }

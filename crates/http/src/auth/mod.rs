@@ -12,13 +12,14 @@ mod patience;
 mod quota;
 mod rates;
 
-pub(crate) use live::guarded;
+pub(crate) use live::{guarded, until};
 pub(crate) use quota::check as check_quota;
 
 use crate::error::{Code, Error};
 use crate::front::Arrival;
 use crate::names;
 use crate::path::{Part, Target};
+use crate::places;
 use crate::router::App;
 use crate::service::Service;
 use axum::body::Body;
@@ -27,6 +28,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use highwater_base::Millis;
 use highwater_control::{Credential, Denied, Key, KeyId, Scope, View};
+use highwater_node::rooms::Asker;
 use patience::Patience;
 use rates::Rates;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -142,6 +144,16 @@ pub(crate) fn asker(head: &Parts, arrival: &Arrival) -> u64 {
     let mut asker = DefaultHasher::new();
     (arrival.client, head.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes)).hash(&mut asker);
     asker.finish()
+}
+
+/// Whose share of the memory for answers an answer takes: of each key one, and without keys of each address, or IPv6
+/// network of 64 bits.
+pub(crate) fn room_of(head: &Parts) -> Asker {
+    let key = head.extensions.get::<Authority>().and_then(Authority::key_id);
+    let address = key.is_none().then(|| places::site(Arrival::of(&head.extensions).client));
+    let mut asker = DefaultHasher::new();
+    (key.map(|key| key.to_string()), address).hash(&mut asker);
+    Asker::numbered(asker.finish())
 }
 
 /// What may be done with a stream or a part of one: any of these scopes is enough.

@@ -4,6 +4,7 @@ use super::offset;
 use super::range::{Ranged, resolve};
 use super::transfer::Transfer;
 use crate::answer::set;
+use crate::auth;
 use crate::error::{Code, Error};
 use crate::fields;
 use crate::names;
@@ -70,5 +71,5 @@ pub(crate) async fn answer<S: Service>(
         set(&mut headers, header::CONTENT_LENGTH, range.end - range.start);
         return Ok((status, headers).into_response());
     }
-    Ok((status, headers, Body::new(Transfer::new(app, path, &scope, &range))).into_response())
+    Ok((status, headers, Body::new(Transfer::new(app, auth::room_of(head), path, &scope, &range))).into_response())
 }

@@ -1,9 +1,9 @@
 //! The body of a snapshot's answer: read in pieces, as fast as its reader takes them.
 
-use crate::body::{Held, Roomed};
 use crate::router::App;
 use crate::service::Service;
 use bytes::Bytes;
+use highwater_node::rooms::Asker;
 use highwater_stream::{SnapshotPart, SnapshotScope};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use std::ops::Range;
@@ -25,11 +25,13 @@ pub(crate) enum Cut {
     Unreadable,
 }
 
-type Piece = Result<(Bytes, Held), Cut>;
+type Piece = Result<Bytes, Cut>;
 
 /// Bytes of a snapshot on their way.
 pub(crate) struct Transfer<S> {
     app: App<S>,
+    /// Whose room the pieces take.
+    asker: Asker,
     path: String,
     /// The parts that hold what is still to be sent, the last one first, each with the bytes that are.
     parts: Vec<(u64, Range<u64>)>,
@@ -55,19 +57,19 @@ fn parts_of(parts: &[SnapshotPart], range: &Range<u64>) -> Vec<(u64, Range<u64>)
 
 impl<S: Service> Transfer<S> {
     /// Sends the bytes `range` of a snapshot.
-    pub(crate) fn new(app: &App<S>, path: String, scope: &SnapshotScope, range: &Range<u64>) -> Self {
+    pub(crate) fn new(app: &App<S>, asker: Asker, path: String, scope: &SnapshotScope, range: &Range<u64>) -> Self {
         let parts = parts_of(&scope.parts, range);
-        Self { app: app.clone(), path, parts, left: range.end - range.start, next: None }
+        Self { app: app.clone(), asker, path, parts, left: range.end - range.start, next: None }
     }
 
     /// The next piece's future.
     fn ask(&self, object: u64, range: Range<u64>) -> Pin<Box<dyn Future<Output = Piece> + Send>> {
-        let (app, path) = (self.app.clone(), self.path.clone());
+        let (app, path, asker) = (self.app.clone(), self.path.clone(), self.asker);
         Box::pin(async move {
             let bytes = range.end - range.start;
-            let room = app.answers.wait(bytes, app.options.answer_room_wait_ms_max).await.ok_or(Cut::Room)?;
+            let room = app.answers.wait(bytes, asker).await.ok_or(Cut::Room)?;
             match app.service.read_part(&path, object, range).await {
-                Ok(Some(bytes)) if !bytes.is_empty() => Ok((bytes, room)),
+                Ok(Some(bytes)) if !bytes.is_empty() => Ok(room.around(bytes)),
                 Ok(_) => Err(Cut::Replaced),
                 Err(why) => {
                     tracing::warn!(path, %why, "a snapshot's answer was cut");
@@ -110,9 +112,9 @@ impl<S: Service> HttpBody for Transfer<S> {
                 this.next = Some(next);
                 Poll::Pending
             }
-            Poll::Ready(Ok((bytes, room))) => {
+            Poll::Ready(Ok(bytes)) => {
                 this.took(bytes.len() as u64);
-                Poll::Ready(Some(Ok(Frame::data(Roomed::bytes(bytes, room)))))
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
             Poll::Ready(Err(cut)) => {
                 this.parts.clear();

@@ -14,7 +14,6 @@ mod relay;
 
 pub(crate) use relay::Relays;
 
-use crate::body::{Held, Roomed};
 use crate::cursor;
 use crate::error::Error;
 use crate::names;
@@ -27,6 +26,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use encode::{AROUND_BYTES, Encoder, Form, encode};
 use highwater_base::Offset;
+use highwater_node::rooms::{Asker, Room};
 use highwater_node::{ReadAnswer, ReadRequest, Unavailable};
 use highwater_stream::{ReadFrom, Refusal};
 use hyper::body::{Body as HttpBody, Frame};
@@ -63,10 +63,11 @@ pub(crate) async fn read<S: Service>(
     app: &App<S>,
     mut request: ReadRequest,
     query: &ReadQuery,
+    asker: Asker,
 ) -> Result<Response, Error> {
     request.length_max = request.length_max.min(EVENT_BYTES_MAX);
     let reader = app.relays.enter(app.options.event_readers_max).ok_or(Unavailable::LiveReadsExhausted)?;
-    let first = app.service.read(request.clone()).await??;
+    let first = app.service.read_begun(request.clone(), u64::MAX, asker).await??;
     let form = Form::of(&first.content_type);
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -81,6 +82,7 @@ pub(crate) async fn read<S: Service>(
     let feed = Feed {
         app: app.clone(),
         _reader: reader,
+        asker,
         encoder: Encoder::new(form),
         cursor: cursor::next(now_s, query.cursor, entropy),
         next: first.start,
@@ -104,6 +106,8 @@ fn room_bytes(answer: &ReadAnswer) -> u64 {
 struct Feed<S> {
     app: App<S>,
     _reader: Reader,
+    /// Whose room it takes.
+    asker: Asker,
     request: ReadRequest,
     encoder: Encoder,
     /// The cursor of the last control event; it never goes back.
@@ -125,7 +129,7 @@ enum Step {
     /// Make events of this.
     Encode(ReadAnswer),
     /// Wait for room for them: made before, they would be in memory already.
-    Room(ReadAnswer, Pin<Box<dyn Future<Output = Option<Held>> + Send>>),
+    Room(ReadAnswer, Pin<Box<dyn Future<Output = Option<Room>> + Send>>),
     /// Take what is encoded for everybody, or wait for it.
     Share,
     /// Send this behind what was sent, and go on.
@@ -140,8 +144,8 @@ impl<S: Service> Feed<S> {
     /// Asks for room for the events of an answer.
     fn room(&self, answer: ReadAnswer) -> Step {
         let (answers, bytes) = (self.app.answers.clone(), room_bytes(&answer));
-        let wait_ms = self.app.options.answer_room_wait_ms_max;
-        Step::Room(answer, Box::pin(async move { answers.wait(bytes, wait_ms).await }))
+        let asker = self.asker;
+        Step::Room(answer, Box::pin(async move { answers.wait(bytes, asker).await }))
     }
 
     /// The events of an answer, if there is something to tell.
@@ -154,6 +158,12 @@ impl<S: Service> Feed<S> {
 
     /// What was encoded for everybody, as this reader is told it, if there is something to tell.
     fn take(&mut self, event: &Event) -> Option<Bytes> {
+        let Some(room) = self.app.shared.take_now(event.bytes.len() as u64, self.asker) else {
+            // Whoever left so much untaken gets no more of what others need too: it reads on its own, and waits for room.
+            self.seat = None;
+            self.step = self.ask();
+            return None;
+        };
         self.next = event.next;
         self.encoder = event.after.clone();
         self.step = if event.closed { Step::End } else { Step::Share };
@@ -162,7 +172,7 @@ impl<S: Service> Feed<S> {
         }
         if self.cursor <= event.cursor || event.closed {
             self.cursor = self.cursor.max(event.cursor);
-            return Some(event.bytes.clone());
+            return Some(room.around(event.bytes.clone()));
         }
         // It came with a cursor of the future, and must not get one of the present.
         let control = event.control(self.cursor);
@@ -170,7 +180,7 @@ impl<S: Service> Feed<S> {
             return Some(control);
         }
         self.step = Step::Follow(control);
-        Some(event.bytes.slice(..event.data))
+        Some(room.around(event.bytes.slice(..event.data)))
     }
 
     /// Goes on behind what was read: at the end with everybody, below it and with pieces of another size alone.
@@ -190,10 +200,10 @@ impl<S: Service> Feed<S> {
             return Step::End;
         }
         let request = ReadRequest { from: ReadFrom::At(self.next), wait_ms: Some(left_ms), ..self.request.clone() };
-        let (service, closing) = (self.app.service.clone(), self.app.closing.clone());
+        let (service, closing, asker) = (self.app.service.clone(), self.app.closing.clone(), self.asker);
         Step::Read(Box::pin(async move {
             tokio::select! {
-                read = service.read(request) => Some(read),
+                read = service.read_begun(request, u64::MAX, asker) => Some(read),
                 () = closing.wait() => None,
             }
         }))
@@ -251,7 +261,7 @@ impl<S: Service> HttpBody for Feed<S> {
                         this.step = this.on(&answer);
                         match this.encode(&answer) {
                             Some(events) => {
-                                return Poll::Ready(Some(Ok(Frame::data(Roomed::bytes(events.into(), held)))));
+                                return Poll::Ready(Some(Ok(Frame::data(held.around(events.into())))));
                             }
                             None => continue,
                         }

@@ -8,13 +8,13 @@
 use super::encode::{Encoder, encode};
 use super::line::{Event, Found, Line, Standing};
 use super::room_bytes;
-use crate::body::Roomed;
 use crate::cursor;
 use crate::router::App;
 use crate::service::Service;
 use highwater_base::limits::LONG_POLL_MS_MAX;
 use highwater_base::{Incarnation, Offset};
 use highwater_node::ReadRequest;
+use highwater_node::rooms::Asker;
 use highwater_stream::ReadFrom;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -192,12 +192,11 @@ impl<S: Service> Pump<S> {
                 continue;
             }
             // Once for everybody, before it is made.
-            let wait_ms = self.app.options.answer_room_wait_ms_max;
-            let Some(room) = self.app.answers.wait(room_bytes(&answer), wait_ms).await else { return };
+            let Some(room) = self.app.answers.wait(room_bytes(&answer), Asker::NOBODY).await else { return };
             let before = self.encoder.clone();
             let cursor = cursor::next(cursor::now_s(), None, 0);
             let (bytes, data) = encode(&mut self.encoder, &answer, cursor, false).unwrap_or_default();
-            let bytes = if bytes.is_empty() { bytes.into() } else { Roomed::bytes(bytes.into(), room) };
+            let bytes = room.around(bytes.into());
             request.from = ReadFrom::At(answer.next);
             self.relay.push(Event {
                 start: answer.start,

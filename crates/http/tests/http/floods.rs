@@ -253,3 +253,39 @@ fn a_reader_who_takes_too_little_is_cut_and_gives_its_room_back() {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// Readers of one key who took their answers at the floor held all the memory there is for answers, and everybody else
+/// was refused.
+#[test]
+fn slow_readers_of_one_key_leave_room_for_those_of_another() {
+    let options = HttpOptions { answer_bytes_held_max: 32 << 20, answer_room_wait_ms_max: 300, ..Default::default() };
+    let server = Server::with(Fake::new(), options);
+    let key = |bearer: &str| {
+        let headers: &[(&str, &str)] = if bearer.is_empty() { &[] } else { &[("authorization", bearer)] };
+        let made = server.ask("POST", "/v1/keys", headers, br#"{"scopes":["admin","read","create"]}"#);
+        let made: serde_json::Value = serde_json::from_slice(&made.body).expect("a key");
+        format!("Bearer {}", made["key"].as_str().expect("its secret"))
+    };
+    let greedy = key("");
+    let other = key(&greedy);
+    server.ask("PUT", PATH, &[TEXT, ("authorization", &greedy)], &vec![b'z'; 8 << 20]);
+    let slow: Vec<TcpStream> = (0..6)
+        .map(|_| {
+            let mut reader = server.connect();
+            reader.write_all(&request("GET", PATH, &[("authorization", &greedy)], b"")).expect("taken");
+            reader
+        })
+        .collect();
+    let refused = |reader: &TcpStream| {
+        let mut begin = [0; 12];
+        let mut reader = reader;
+        reader.read_exact(&mut begin).expect("an answer");
+        &begin == b"HTTP/1.1 503"
+    };
+    assert_eq!(slow.iter().filter(|reader| refused(reader)).count(), 5, "one answer is a quarter of all room");
+    for _ in 0..3 {
+        let answer = server.ask("GET", PATH, &[("authorization", &other)], b"");
+        assert_eq!((answer.status, answer.body.len()), (200, 8 << 20));
+    }
+    drop(slow);
+}

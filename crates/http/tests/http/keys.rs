@@ -513,6 +513,38 @@ fn a_key_in_place_of_its_id_is_not_repeated() {
     }
 }
 
+/// What a slow reader had begun to read went on to its last byte, hours behind the revocation of its key.
+#[test]
+fn a_long_answer_breaks_off_with_its_key() {
+    const BYTES: usize = 24 << 20;
+    const SNAPSHOT: &str = "/v1/stream/app/db/snapshot/0";
+    let keyed = Keyed::start();
+    keyed.ask(&keyed.admin, "PUT", PATH, &[TEXT], &vec![b'x'; BYTES]);
+    assert_eq!(keyed.ask(&keyed.admin, "PUT", SNAPSHOT, &[TEXT], &vec![b's'; BYTES]).status, 204);
+    let json = [("content-type", "application/json")];
+    let array = format!("[{}1]", "1,".repeat(BYTES / 2));
+    keyed.ask(&keyed.admin, "PUT", "/v1/stream/app/json", &json, array.as_bytes());
+    for target in [SNAPSHOT, PATH, "/v1/stream/app/json"] {
+        let (id, key) = keyed.key(&json!({ "scopes": ["read"] }));
+        let bearer = format!("Bearer {key}");
+        let mut reader = keyed.server.connect();
+        reader.write_all(&request("GET", target, &[("authorization", &bearer)], b"")).expect("taken");
+        let mut begin = [0; 12];
+        reader.read_exact(&mut begin).expect("an answer");
+        assert_eq!(&begin, b"HTTP/1.1 200", "{target}");
+        assert_eq!(keyed.manage("DELETE", &format!("/v1/keys/{id}"), &Value::Null).status, 200);
+        let mut rest = Vec::new();
+        // Reset or closed, but before the length that was stated.
+        reader.read_to_end(&mut rest).ok();
+        let head = rest.windows(4).position(|at| at == b"\r\n\r\n").expect("a head");
+        let length = String::from_utf8_lossy(&rest[..head]).to_lowercase();
+        let length = length.split("content-length: ").nth(1).and_then(|text| text.split("\r\n").next()?.parse().ok());
+        let length: usize = length.expect("a stated length");
+        assert!(length >= 8 << 20, "{target}: more than the kernel takes for a reader who does not read");
+        assert!(rest.len() - head - 4 < length, "{target}: all of {length} bytes came");
+    }
+}
+
 #[test]
 fn a_live_read_of_an_open_server_ends_with_the_first_key() {
     let fake = Fake::new();

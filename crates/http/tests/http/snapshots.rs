@@ -367,9 +367,26 @@ fn an_immutable_path_has_one_spelling_and_holds_the_token() {
     ImmutableSnapshotRead::parse(part.pairs()).expect("marked");
 }
 
-/// The part's bytes vanish while they are sent: the reader must not take what it got for the whole.
+/// A newer snapshot takes the place of one that is being read, and its parts go: the reader must not take what it got for the
+/// whole, and finds the newer one.
 #[test]
 fn an_answer_whose_snapshot_is_replaced_on_the_way_breaks_off() {
+    let server = Server::start(Fake::new());
+    created(&server, b"0123456789");
+    publish(&server, 5, &[], &vec![b's'; 24 << 20]);
+    let mut stream = server.connect();
+    stream.write_all(&request("GET", &format!("{PATH}/snapshot/5"), &[], b"")).expect("taken");
+    stream.peek(&mut [0]).expect("it has begun");
+    assert_eq!(publish(&server, 6, &[], b"newer").status, 204);
+    let broken = Answer::try_read(&mut stream, "GET").expect_err("not whole");
+    assert!(!broken.is_empty());
+    assert_eq!(read(&server, 5, &[]).told(), (404, "SNAPSHOT_NOT_FOUND".to_owned()));
+    assert_eq!(read(&server, 6, &[]).text(), "newer");
+}
+
+/// The disk fails while a snapshot is sent.
+#[test]
+fn an_answer_whose_snapshot_cannot_be_read_on_breaks_off() {
     let fake = Fake::new();
     let server = Server::start(fake.clone());
     created(&server, b"0123456789");

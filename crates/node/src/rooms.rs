@@ -303,7 +303,7 @@ mod tests {
         drop(rest);
         let large = large.await.expect("room");
         let small = small.await.expect("room");
-        poll_fn(|cx| Poll::Ready(assert!(greedy.as_mut().poll(cx).is_pending()))).await;
+        assert!(poll_fn(|cx| Poll::Ready(greedy.as_mut().poll(cx).is_pending())).await);
         drop((own, large, small));
         drop(greedy.await.expect("room"));
         assert_eq!(rooms.held(), 0);

@@ -211,6 +211,11 @@ impl<S: Service> Feed<S> {
 
     /// Waits for what comes to everybody.
     fn share(&mut self, cx: &mut Context<'_>) -> Poll<Option<Arc<Event>>> {
+        // Also where something is always there to be taken.
+        if Instant::now() >= self.end {
+            self.step = Step::End;
+            return Poll::Ready(None);
+        }
         if self.seat.is_none() {
             self.seat = Relays::sit(&self.app, &self.request, self.next, &self.encoder);
         }

@@ -1,5 +1,6 @@
 //! One connection, from its first byte to its last: the TLS handshake, HTTP/1.1 or HTTP/2, and the bounds of both.
 
+use crate::bounds::HEAD_BYTES_MAX;
 use crate::closing::Closing;
 use crate::front::{Arrival, Front};
 use crate::head_timer::HeadTimer;
@@ -21,8 +22,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-/// Bytes of a request's head: a path of a kibibyte, every header of the contract, and room for a browser's own.
-const HEAD_BYTES_MAX: u32 = 64 << 10;
+/// Bytes of an HTTP/2 head, counted as HTTP/2 does, beyond which the library answers by itself, without a body, or ends
+/// the connection. Twice our own bound, so that what is a little over it gets our answer.
+const HEAD_BYTES_HTTP2_MAX: u32 = 2 * HEAD_BYTES_MAX;
 
 /// Seconds between pings of a quiet HTTP/2 connection, and for their answer.
 const PING_S: u64 = 20;
@@ -122,7 +124,7 @@ fn builder(options: &HttpOptions) -> Builder<TokioExecutor> {
         .max_concurrent_streams(options.http2_requests_max)
         .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
         .max_local_error_reset_streams(RESETS_OWN_MAX)
-        .max_header_list_size(HEAD_BYTES_MAX)
+        .max_header_list_size(HEAD_BYTES_HTTP2_MAX)
         .keep_alive_interval(Duration::from_secs(PING_S))
         .keep_alive_timeout(Duration::from_secs(PING_S));
     builder

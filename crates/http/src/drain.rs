@@ -1,9 +1,10 @@
 //! What happens to a body that nobody read.
 //!
 //! A client that sends its whole body before it reads the answer would see a reset if the connection closed with
-//! bytes of it unread, and a reset reads as an unknown outcome. So on HTTP/1.1 what is left of a refused request's
-//! body is read away after its answer was handed over: within bounds, and then the connection closes. On HTTP/2 a
-//! stream ends alone, and nothing needs to be read.
+//! bytes of it unread, and a reset reads as an unknown outcome. So what is left of a refused request's body is read
+//! away after its answer was handed over: within bounds, and then the connection closes, or over HTTP/2 the stream is
+//! reset. There a reset without an error is allowed behind the whole answer, and clients lose the answer by it all the
+//! same; one behind a body that has come to its end is never sent.
 //!
 //! Source: the stream contract, order of evaluation.
 
@@ -27,11 +28,12 @@ type Slot = Arc<Mutex<Option<Body>>>;
 
 /// Wraps a request so that its body survives the handler, and gives the place where it will then be.
 pub(crate) fn watch(request: Request) -> (Request, Option<Leftover>) {
-    if request.version() > Version::HTTP_11 || request.body().is_end_stream() {
+    if request.body().is_end_stream() {
         return (request, None);
     }
     let slot = Slot::default();
-    let leftover = Leftover { slot: slot.clone(), expected: fields::expects_continue(request.headers()) };
+    let expected = request.version() <= Version::HTTP_11 && fields::expects_continue(request.headers());
+    let leftover = Leftover { slot: slot.clone(), expected };
     let (head, body) = request.into_parts();
     (Request::from_parts(head, Body::new(Watched { body: Some(body), slot })), Some(leftover))
 }
@@ -39,7 +41,7 @@ pub(crate) fn watch(request: Request) -> (Request, Option<Leftover>) {
 /// The body of a request, if its handler left it.
 pub(crate) struct Leftover {
     slot: Slot,
-    /// The client waits for `100 Continue`, and now may never send the body.
+    /// The client of HTTP/1.1 waits for `100 Continue`, and now may never send the body.
     expected: bool,
 }
 
@@ -107,7 +109,7 @@ struct Drain {
 }
 
 impl Drain {
-    /// Reads `body` away; dropping it early closes the connection.
+    /// Reads `body` away; dropping it early closes the connection, or resets the stream.
     async fn run(self, mut body: Body) {
         let end = Instant::now() + self.total;
         let mut bytes = 0;

@@ -16,7 +16,7 @@
 //! - `create`, `append`, `read`, `head`, `delete`: one operation each; `answer` renders what writes have in common;
 //!   `pieces` sends a long answer as it is read
 //! - `json`: the messages of JSON streams; `sse`: reads that go on as events
-//! - `body`, `drain`: bounded reading of bodies, and what happens to those nobody read
+//! - `bounds`, `body`, `drain`: bounds of heads, bounded reading of bodies, and what happens to those nobody read
 //! - `access`, `cors`: who may ask in open mode, and what browsers are told
 //! - `auth`: who asks with which key, what that key may do, and what its account's plan allows
 //! - `manage`: the routes of keys, accounts and plans
@@ -41,6 +41,7 @@ mod append;
 mod auth;
 mod backup;
 mod body;
+mod bounds;
 pub mod closing;
 mod connection;
 mod cors;

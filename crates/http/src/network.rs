@@ -41,6 +41,26 @@ impl Network {
     }
 }
 
+impl Network {
+    /// Whether it is everybody.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.prefix_bits == 0
+    }
+
+    /// Whether it has so many addresses that they hardly are one operator's machines: more than the largest private
+    /// network, `10.0.0.0/8`, or than what one site gets of IPv6, 48 bits; private IPv6, `fc00::/7`, is narrow enough.
+    #[must_use]
+    pub fn is_wide(&self) -> bool {
+        match self.address {
+            IpAddr::V4(_) => self.prefix_bits < 8,
+            IpAddr::V6(address) => {
+                self.prefix_bits < 48 && (self.prefix_bits < 7 || address.octets()[0] & 0xfe != 0xfc)
+            }
+        }
+    }
+}
+
 impl FromStr for Network {
     type Err = NetworkError;
 
@@ -66,6 +86,24 @@ mod tests {
 
     fn contains(network: &str, address: &str) -> bool {
         network.parse::<Network>().expect(network).contains(address.parse().expect(address))
+    }
+
+    #[test]
+    fn networks_that_are_nobody_in_particular_are_known() {
+        for (network, wide, everything) in [
+            ("0.0.0.0/0", true, true),
+            ("::/0", true, true),
+            ("0.0.0.0/1", true, false),
+            ("10.0.0.0/8", false, false),
+            ("192.0.2.1", false, false),
+            ("2000::/3", true, false),
+            ("2001:db8::/48", false, false),
+            ("fd00::/8", false, false),
+            ("fe00::/8", true, false),
+        ] {
+            let parsed = network.parse::<Network>().expect(network);
+            assert_eq!((parsed.is_wide(), parsed.is_everything()), (wide, everything), "{network}");
+        }
     }
 
     #[test]

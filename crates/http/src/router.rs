@@ -16,8 +16,8 @@ use crate::sse::Relays;
 use crate::tls::Tls;
 use crate::traffic::Traffic;
 use crate::{
-    access, admin, append, backup, cors, create, delete, drain, head, immutable, manage, pieces, read, retention,
-    snapshot,
+    access, admin, append, backup, bounds, cors, create, delete, drain, head, immutable, manage, pieces, read,
+    retention, snapshot,
 };
 use axum::Router;
 use axum::body::Body;
@@ -231,7 +231,8 @@ fn judge<S: Service>(app: &App<S>, head: &mut Parts, arrival: &Arrival, body: Bo
     let view = app.guard.view();
     let open = arrival.front.open && view.as_ref().is_ok_and(|view| !view.is_keyed());
     let pages = access::pages(head, &arrival.front, open);
-    let authority = access::check(head, arrival, &pages, open).and_then(|()| {
+    let fits = bounds::check_head(head).and_then(|()| access::check(head, arrival, &pages, open));
+    let authority = fits.and_then(|()| {
         if is_public(head) {
             return Ok(None);
         }

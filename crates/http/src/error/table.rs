@@ -223,6 +223,9 @@ codes! {
     StagedPartsLimit "STAGED_PARTS_LIMIT" 429 None, "`Ursula-Max-Staged-Parts` or `Ursula-Max-Staged-Bytes`, `Stream-Incarnation`",
         "As many parts, or bytes of parts, wait for a snapshot as may.",
         "Publish or discard them.";
+    RequestHeadersTooLarge "REQUEST_HEADERS_TOO_LARGE" 431 None, "",
+        "The request's head has more than 100 headers or 64 KiB. Nothing was done. Over HTTP/1.1 the answer has no body, and the connection ends; over HTTP/2 a head of more than twice that may end it, too.",
+        "Send fewer or shorter headers.";
     LiveReadsExhausted "LIVE_READS_EXHAUSTED" 429 Some(1), "",
         "As many live reads wait as may.",
         "Ask again later, or read without `live`.";

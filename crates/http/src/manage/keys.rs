@@ -12,9 +12,14 @@ use highwater_base::Millis;
 use highwater_control::{CreateKey, Credential, Key, KeyId, Operation, Outcome, Scope, Scopes};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// The header that names a request, so that its repeat makes no second key.
 const REQUEST_ID: &str = "request-id";
+
+/// Milliseconds that may pass between the moment from which an end in seconds is counted and the one at which the key
+/// counts as made.
+const ORDERED_WITHIN_MS: u64 = 60_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -65,10 +70,14 @@ pub(crate) async fn create<S: Service>(State(app): State<App<S>>, request: Reque
     let new: New = read(&app, &head, body).await?;
     let service = &app.service;
     let credential = Credential::new(KeyId::new(service.draw()), std::array::from_fn(|_| service.draw()));
+    let made = request.as_ref().and_then(|request| made_by(&app, request));
     let expires = match (new.expires_ms, new.expires_in_s) {
         (Some(_), Some(_)) => return Err(invalid("expires_ms and expires_in_s say the same: send one".to_owned())),
         (Some(at), None) => Some(Millis(at)),
-        (None, Some(seconds)) => Some(after(service.wall(), seconds)),
+        (None, Some(seconds)) => {
+            let asked_before = made.and_then(|key| end_asked_for(&key, seconds));
+            Some(asked_before.unwrap_or_else(|| after(service.wall(), seconds)))
+        }
         (None, None) => None,
     };
     let operation = Operation::CreateKey(CreateKey {
@@ -182,6 +191,19 @@ fn parse_id(text: &str) -> Result<KeyId, Error> {
 
 fn not_found(message: String) -> Error {
     Error::new(Code::KeyNotFound, message)
+}
+
+/// The key that a request with this id made before.
+fn made_by<S: Service>(app: &App<S>, request: &str) -> Option<Arc<Key>> {
+    let view = app.guard.view().ok()?;
+    view.keys().find(|key| key.request.as_deref() == Some(request)).cloned()
+}
+
+/// The end of `key` if it is the one that was asked for as `seconds` when the key was made. A repeat that counted them
+/// from its own moment would ask for another key.
+fn end_asked_for(key: &Key, seconds: u64) -> Option<Millis> {
+    let meant = after(key.created, seconds);
+    key.expires.filter(|end| end.0.abs_diff(meant.0) <= ORDERED_WITHIN_MS)
 }
 
 fn after(now: Millis, seconds: u64) -> Millis {

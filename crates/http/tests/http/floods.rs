@@ -108,21 +108,21 @@ fn uploads_that_are_announced_and_not_sent_take_no_room() {
 }
 
 /// One frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("it is short").to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub const HEADERS: u8 = 1;
+pub const RST_STREAM: u8 = 3;
+pub const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 
 /// A header field as HPACK's literal without indexing.
-fn literal(name: &str, value: &str) -> Vec<u8> {
+pub fn literal(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| vec![u8::try_from(text.len()).expect("below 127")];
     [vec![0], length(name), name.as_bytes().to_vec(), length(value), value.as_bytes().to_vec()].concat()
 }
@@ -135,7 +135,7 @@ fn get() -> Vec<u8> {
 }
 
 /// Kinds of the frames that the server sends until it ends the connection or nothing comes for a while.
-fn kinds(stream: &mut TcpStream) -> Vec<u8> {
+pub fn kinds(stream: &mut TcpStream) -> Vec<u8> {
     stream.set_read_timeout(Some(Duration::from_millis(700))).expect("a timeout");
     let mut kinds = Vec::new();
     let mut head = [0; 9];
@@ -149,7 +149,7 @@ fn kinds(stream: &mut TcpStream) -> Vec<u8> {
     kinds
 }
 
-fn http2(server: &Server) -> TcpStream {
+pub fn http2(server: &Server) -> TcpStream {
     let mut stream = server.connect();
     stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).expect("it is taken");
     stream

@@ -216,6 +216,14 @@ fn a_request_that_is_repeated_makes_one_key() {
     assert_eq!(value(&again)["key"], Value::Null, "its secret was told once");
     assert_eq!(ask("r-1", br#"{"scopes":["append"]}"#).told(), (409, "REQUEST_ID_REUSED".to_owned()));
     assert_eq!(ask("r-2", br#"{"scopes":["read"]}"#).status, 201);
+    // An end in seconds was counted anew by each repeat, so that no repeat ever asked for the same key.
+    let first = ask("r-3", br#"{"scopes":["read"],"expires_in_s":3600}"#);
+    keyed.fake.pass(30_000);
+    let again = ask("r-3", br#"{"scopes":["read"],"expires_in_s":3600}"#);
+    assert_eq!((first.status, again.status), (201, 200));
+    assert_eq!(value(&first)["expires_ms"], value(&again)["expires_ms"]);
+    let other = ask("r-3", br#"{"scopes":["read"],"expires_in_s":7200}"#);
+    assert_eq!(other.told(), (409, "REQUEST_ID_REUSED".to_owned()));
     assert_eq!(ask("", br#"{"scopes":["read"]}"#).told(), (400, "INVALID_REQUEST".to_owned()));
 }
 

@@ -9,6 +9,7 @@ mod encrypted;
 mod events;
 mod fake;
 mod floods;
+mod http2;
 mod inventory;
 mod json;
 mod keys;

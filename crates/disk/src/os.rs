@@ -1,21 +1,70 @@
 //! The operating system's files.
 
 use crate::traits::{Disk, File, OpenMode};
+use rustix::fs::OFlags;
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
 /// The operating system's file systems.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct OsDisk;
+pub struct OsDisk {
+    private: bool,
+    owner: Option<Owner>,
+}
+
+/// A user and a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Owner {
+    user: u32,
+    group: u32,
+}
 
 impl OsDisk {
-    /// The one there is.
+    /// The one there is. What it makes may be read by whom the process's umask lets.
     #[must_use]
     pub fn new() -> Self {
-        Self
+        Self::default()
+    }
+
+    /// As [`Self::new`], except that what it makes is its user's alone, whatever the umask says: directories 0700, files
+    /// 0600.
+    #[must_use]
+    pub fn private() -> Self {
+        Self { private: true, owner: None }
+    }
+
+    /// As [`Self::private`], for `directory` and what lies in it: where root works on another user's directory, what it
+    /// makes there is that user's, who could open none of it otherwise.
+    #[must_use]
+    pub fn private_in(directory: &Path) -> Self {
+        let found = fs::metadata(directory).ok().filter(|_| rustix::process::geteuid().is_root());
+        let owner = found.map(|found| Owner { user: found.uid(), group: found.gid() });
+        Self { private: true, owner: owner.filter(|owner| owner.user != 0) }
+    }
+
+    fn options(self) -> fs::OpenOptions {
+        let mut options = fs::OpenOptions::new();
+        options.read(true);
+        if self.private {
+            options.mode(0o600);
+        }
+        options
+    }
+
+    /// Makes a file that is not there yet.
+    fn make(self, path: &Path) -> io::Result<fs::File> {
+        let file = self.options().write(true).create_new(true).open(path)?;
+        self.give(&file)?;
+        Ok(file)
+    }
+
+    /// Gives the owner what was just made.
+    fn give(self, file: &fs::File) -> io::Result<()> {
+        let Some(Owner { user, group }) = self.owner else { return Ok(()) };
+        std::os::unix::fs::fchown(file, Some(user), Some(group))
     }
 }
 
@@ -23,20 +72,38 @@ struct OsFile(fs::File);
 
 impl Disk for OsDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let mut options = fs::OpenOptions::new();
-        options.read(true);
-        match mode {
-            OpenMode::Read => &mut options,
-            OpenMode::Write => options.write(true),
-            OpenMode::Create => options.write(true).create(true).truncate(false),
-            OpenMode::CreateNew => options.write(true).create_new(true),
+        let file = match mode {
+            OpenMode::Read => self.options().open(path)?,
+            OpenMode::Write => self.options().write(true).open(path)?,
+            OpenMode::CreateNew => self.make(path)?,
+            // Only what is known to be new is given away: somebody else's directory may hold a link to anything.
+            OpenMode::Create if self.owner.is_some() => match self.make(path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.options().write(true).open(path)?,
+                made => made?,
+            },
+            OpenMode::Create => self.options().write(true).create(true).truncate(false).open(path)?,
         };
-        let file: Arc<dyn File> = Arc::new(OsFile(options.open(path)?));
+        let file: Arc<dyn File> = Arc::new(OsFile(file));
         Ok(file)
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        let mut builder = fs::DirBuilder::new();
+        if self.private {
+            builder.mode(0o700);
+        }
+        if self.owner.is_none() {
+            return builder.recursive(true).create(path);
+        }
+        if path.is_dir() {
+            return Ok(());
+        }
+        if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+            self.create_directory(above)?;
+        }
+        builder.create(path)?;
+        let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits() as i32;
+        self.give(&fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?)
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
@@ -119,7 +186,6 @@ impl File for OsFile {
     /// is laid over a file keeps its number. Not the device's: that one changes with the order in which a machine finds
     /// its disks.
     fn identity(&self) -> io::Result<Option<u64>> {
-        use std::os::unix::fs::MetadataExt;
         let metadata = self.0.metadata()?;
         let made = metadata.created().ok().and_then(|made| made.duration_since(std::time::UNIX_EPOCH).ok());
         let made_ns = made.map_or(0, |made| u64::try_from(made.as_nanos()).unwrap_or(u64::MAX));
@@ -190,7 +256,6 @@ impl File for OsFile {
     }
 
     fn modified_ns(&self) -> io::Result<Option<u64>> {
-        use std::os::unix::fs::MetadataExt;
         let metadata = self.0.metadata()?;
         let seconds = u64::try_from(metadata.mtime()).unwrap_or(0);
         Ok(Some(seconds.saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec() as u64)))
@@ -219,6 +284,50 @@ mod tests {
         assert_eq!(&buffer[..read], b"\0\0\0\0\0water");
         assert_eq!(disk.list(folder.path()).expect("list"), ["a"]);
         assert!(disk.free_bytes(&path).expect("space") > 0);
+    }
+
+    /// The mode of a path, as `chmod` takes it.
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("it is there").mode() & 0o777
+    }
+
+    /// Keys are worth nothing where every user of the machine reads the files.
+    #[test]
+    fn what_is_made_in_private_is_its_users_alone_whatever_the_umask() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let disk = OsDisk::private();
+        let (above, below) = (folder.path().join("data"), folder.path().join("data/wal"));
+        disk.create_directory(&below).expect("made");
+        for name in ["new", "created"] {
+            let how = if name == "new" { OpenMode::CreateNew } else { OpenMode::Create };
+            disk.open(&below.join(name), how).expect("made");
+            assert_eq!(mode(&below.join(name)), 0o600, "{name}");
+        }
+        assert_eq!((mode(&above), mode(&below)), (0o700, 0o700));
+    }
+
+    /// A key that root made in a service's directory used to keep the service from starting. Only root can try this.
+    #[test]
+    fn what_root_makes_in_somebodys_directory_is_theirs() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        std::os::unix::fs::chown(folder.path(), Some(12_345), Some(54_321)).expect("root may");
+        let owner = |path: &Path| fs::metadata(path).map(|found| (found.uid(), found.gid())).expect("it is there");
+        let disk = OsDisk::private_in(folder.path());
+        let below = folder.path().join("store/part");
+        disk.create_directory(&below).expect("made");
+        disk.create_directory(&below).expect("it is there");
+        let (theirs, roots) = (below.join("theirs"), folder.path().join("roots"));
+        disk.open(&theirs, OpenMode::Create).expect("made");
+        fs::write(&roots, b"before").expect("written");
+        disk.open(&roots, OpenMode::Create).expect("it is there");
+        for path in [&below, below.parent().expect("a folder"), &theirs] {
+            assert_eq!(owner(path), (12_345, 54_321), "{}", path.display());
+        }
+        assert_eq!(owner(&roots).0, 0, "what was there before is not given away");
+        assert_eq!(OsDisk::private_in(Path::new("/")).owner, None, "root's own stays root's");
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl<T> GroupCore<T> {
             }
             let index = entry.index;
             let location = self.take_location(index)?;
-            self.hot.entries.pop_front();
+            self.hot.note_applied();
             let done = command.and_then(|command| self.machine.apply(command, location, &mut self.store));
             last = Some(index);
             let waiting = self.proposals.remove(&index);

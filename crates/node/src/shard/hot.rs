@@ -98,6 +98,8 @@ pub(super) struct Hot<T> {
     bytes_max: u64,
     /// Committed entries that are not applied.
     pub entries: VecDeque<Entry>,
+    /// What came while an entry waited, until one is applied: it may need a further trip, and must find all of it then.
+    held: BTreeSet<u64>,
     wanted: BTreeSet<u64>,
     loading: bool,
     parked: Vec<Parked<T>>,
@@ -118,6 +120,7 @@ impl<T> Hot<T> {
         Self {
             bytes_max,
             entries: VecDeque::new(),
+            held: BTreeSet::new(),
             wanted: BTreeSet::new(),
             loading: false,
             parked: Vec::new(),
@@ -133,6 +136,14 @@ impl<T> Hot<T> {
     /// Wants something in memory.
     pub fn want(&mut self, keys: impl IntoIterator<Item = u64>) {
         self.wanted.extend(keys);
+    }
+
+    /// The first entry is applied: nothing needs to stay for its sake.
+    pub fn note_applied(&mut self) {
+        self.entries.pop_front();
+        if !self.held.is_empty() {
+            self.held.clear();
+        }
     }
 
     /// Whether something can go on, or a trip to the index may begin.
@@ -186,20 +197,26 @@ pub(super) fn load_now(machine: &mut GroupMachine, store: &mut Store, keys: Vec<
 }
 
 /// Lets streams leave memory until they take at most `bytes_max` with the places of their bytes, as far as a look at
-/// [`LOOKS_MAX`] records leads.
-pub(super) fn evict(machine: &mut GroupMachine, store: &mut Store, bytes_max: u64) -> highwater_stream::Swept {
+/// [`LOOKS_MAX`] records leads. What is `held` stays.
+fn evict(
+    machine: &mut GroupMachine,
+    store: &mut Store,
+    bytes_max: u64,
+    held: &BTreeSet<u64>,
+) -> highwater_stream::Swept {
     let Some(streams) = machine.streams_mut() else { return Default::default() };
     let (of_machine, of_store) = (streams.resident().bytes, store.resident().1);
     // Both shrink alike; an eighth of room, so that not every admission evicts.
     let share =
         u128::from(bytes_max - bytes_max / 8) * u128::from(of_machine) / u128::from(of_machine + of_store).max(1);
-    streams.evict(u64::try_from(share).unwrap_or(u64::MAX), LOOKS_MAX, &mut |key| store.evict(key))
+    streams
+        .evict(u64::try_from(share).unwrap_or(u64::MAX), LOOKS_MAX, &mut |key| !held.contains(&key) && store.evict(key))
 }
 
 /// The same, only if there are too many.
 pub(super) fn relieve(machine: &mut GroupMachine, store: &mut Store, bytes_max: u64) {
     if resident_bytes(machine, store) > bytes_max {
-        evict(machine, store, bytes_max);
+        evict(machine, store, bytes_max, &BTreeSet::new());
     }
 }
 
@@ -269,6 +286,9 @@ impl<T> GroupCore<T> {
         match result {
             Ok(found) => {
                 self.hot.failures = 0;
+                if !self.hot.entries.is_empty() {
+                    self.hot.held.extend(found.iter().map(Found::key));
+                }
                 admit(&mut self.machine, &mut self.store, found)
             }
             Err(LookupError::Io { path, source }) if self.hot.failures < FAILURES_MAX => {
@@ -302,7 +322,7 @@ impl<T> GroupCore<T> {
         if self.hot.stuck || self.resident_bytes() <= self.hot.bytes_max {
             return;
         }
-        let swept = evict(&mut self.machine, &mut self.store, self.hot.bytes_max);
+        let swept = evict(&mut self.machine, &mut self.store, self.hot.bytes_max, &self.hot.held);
         self.hot.figures.evictions += swept.streams;
         self.hot.idle_looks = if swept.records > 0 { 0 } else { self.hot.idle_looks + swept.looked_at };
         let records = self.machine.streams().map_or(0, |streams| streams.resident().records);

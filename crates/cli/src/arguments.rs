@@ -21,6 +21,9 @@ pub enum Tool {
     /// Run the server
     Serve(ServeArguments),
     /// Check the server's settings without starting it
+    ///
+    /// What another program holds now, a port or the data directory, is noted and not refused: it may be the server that
+    /// is to be started again with these settings. Whether the directory's data is sound is not looked at.
     CheckConfig {
         /// The settings, as `serve` takes them.
         #[command(flatten)]
@@ -31,8 +34,8 @@ pub enum Tool {
     },
     /// Ask a server whether it serves
     Health {
-        /// A listener of it without TLS
-        #[arg(default_value = "http://127.0.0.1:4437")]
+        /// A listener of it
+        #[arg(env = "HIGHWATER_URL", default_value = "http://127.0.0.1:4437")]
         url: String,
         /// Print the answer as JSON
         #[arg(long)]
@@ -220,9 +223,9 @@ pub enum StreamCommand {
     Read {
         /// The stream's URL
         url: String,
-        /// Where to begin
-        #[arg(long, default_value_t = 0)]
-        offset: u64,
+        /// Where to begin; at the first byte that is still there without it
+        #[arg(long)]
+        offset: Option<u64>,
         /// Have the leader confirm that it still leads before it answers
         #[arg(long)]
         leader: bool,

@@ -3,7 +3,7 @@
 use crate::arguments::{BackupArguments, BackupCommand};
 use crate::exit::{self, Status};
 use crate::output::{self, Progress};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use highwater_base::Digest;
 use highwater_client::{BackupClient, BackupRefused, Client, Options};
@@ -26,8 +26,10 @@ pub fn run(arguments: BackupArguments) -> Result<()> {
             (of_directory(&data, Path::new(to), since.as_deref(), except_damaged)?, PathBuf::from(to))
         }
         (None, [url, to]) => (of_server(url, Path::new(to), since.as_deref(), except_damaged)?, PathBuf::from(to)),
-        (Some(_), _) => bail!("with --data there is one more argument: the folder that becomes the backup"),
-        (None, _) => bail!("a running server is named by its URL, and a stopped one by --data DIR"),
+        (Some(_), _) => {
+            return Err(wrong("with --data there is one more argument: the folder that becomes the backup"));
+        }
+        (None, _) => return Err(wrong("a running server is named by its URL, and a stopped one by --data DIR")),
     };
     // What the server's disk gave is checked here: a block that went bad there is bad in the backup too.
     let verified = check(&to)?;
@@ -58,10 +60,14 @@ pub fn run(arguments: BackupArguments) -> Result<()> {
     whole(&to, &manifest.absent)
 }
 
+fn wrong(words: impl Into<String>) -> anyhow::Error {
+    exit::with(Status::Wrong, words)
+}
+
 /// Copies from a running server.
 fn of_server(url: &str, to: &Path, since: Option<&Path>, except_damaged: bool) -> Result<Copied> {
     if !url.starts_with("http://") && !url.starts_with("https://") {
-        bail!("{url} is no URL of a server, such as http://127.0.0.1:4437");
+        return Err(wrong(format!("{url} is no URL of a server, such as http://127.0.0.1:4437")));
     }
     let client = Client::new(Options::from_environment()).context("cannot set up the HTTP client")?;
     let client = BackupClient::new(client, url);
@@ -77,7 +83,7 @@ fn of_server(url: &str, to: &Path, since: Option<&Path>, except_damaged: bool) -
 
 /// Copies from the directory of a stopped server, which is opened as a server would open it.
 fn of_directory(data: &Path, to: &Path, since: Option<&Path>, except_damaged: bool) -> Result<Copied> {
-    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new());
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::private_in(data));
     if ClusterFile::read(&*disk, data)?.is_none() {
         return Err(exit::with(Status::NotFound, format!("{} is no data directory", data.display())));
     }
@@ -105,7 +111,7 @@ fn of_directory(data: &Path, to: &Path, since: Option<&Path>, except_damaged: bo
 fn copy(plan: &BackupPlan, source: &dyn Source, to: &Path, since: Option<&Path>) -> Result<Copied> {
     let total = plan.files.iter().map(|file| file.bytes).sum();
     let mut progress = Progress::new("copying");
-    let copied = backup::copy(plan, source, &OsDisk::new(), to, since, &mut |bytes| progress.set(bytes, total));
+    let copied = backup::copy(plan, source, &OsDisk::private(), to, since, &mut |bytes| progress.set(bytes, total));
     copied.map_err(|error| match error {
         CopyError::NotEmpty(_) | CopyError::Since(_) => error.into(),
         other => {
@@ -203,7 +209,7 @@ fn sound(backup: &Path, faults: &[BackupFault]) -> Result<()> {
 
 /// Puts a backup into an empty directory.
 pub fn restore(backup: &Path, data: &Path, except_damaged: bool, json: bool) -> Result<()> {
-    let disk: Arc<dyn Disk> = Arc::new(OsDisk::new());
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::private_in(data));
     let total = backup::Manifest::read(&*disk, backup)?.bytes();
     let mut progress = Progress::new("restoring");
     let mut told = |bytes| progress.set(bytes, total);

@@ -2,6 +2,7 @@
 //! opening its data.
 
 use crate::arguments::ServeArguments;
+use crate::exit;
 use crate::output;
 use crate::serve::{self, Planned};
 use anyhow::{Context as _, Result};
@@ -15,6 +16,8 @@ use serde::Serialize;
 struct Found {
     data: String,
     data_exists: bool,
+    /// What would keep a server from starting at this moment, or is worth another look.
+    notes: Vec<String>,
     listeners: Vec<FoundListener>,
 }
 
@@ -25,6 +28,7 @@ struct FoundListener {
     streams: bool,
     admin: bool,
     keys_required: bool,
+    proxies: Vec<String>,
     certificate: Option<FoundCertificate>,
 }
 
@@ -42,20 +46,32 @@ struct FoundCertificate {
 /// Checks the settings and prints what would be served.
 pub fn run(arguments: &ServeArguments, json: bool) -> Result<()> {
     let settings = serve::settings(arguments)?;
-    serve::log::filter(&settings)?;
-    settings.log_is_json()?;
-    settings.log_requests()?;
-    let config = serve::config(&settings)?;
+    serve::log::filter(&settings).map_err(exit::wrong)?;
+    settings.log_is_json().map_err(exit::wrong)?;
+    settings.log_requests().map_err(exit::wrong)?;
+    let config = serve::config(&settings).map_err(exit::wrong)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     let planned = runtime.block_on(serve::plan(&settings))?;
     let data_exists = config.data.exists();
+    let mut notes: Vec<String> = planned.iter().filter_map(|listener| listener.settings.doubt()).collect();
+    notes.extend(serve::data::exposed(&config.data));
+    if serve::data::in_use(&config.data)? {
+        let data = config.data.display();
+        notes.push(format!(
+            "{data} is in use: a server has it open, and another one does not start on it before that ends"
+        ));
+    }
+    for listener in &planned {
+        notes.extend(runtime.block_on(listener.probe())?);
+    }
     if !data_exists {
-        planned.iter().try_for_each(|listener| listener.check_keys(false))?;
+        planned.iter().try_for_each(|listener| listener.check_keys(false)).map_err(exit::wrong)?;
     }
     let found = Found {
         data: config.data.display().to_string(),
         data_exists,
+        notes,
         listeners: planned.iter().map(found_listener).collect(),
     };
     warn(&found);
@@ -64,6 +80,7 @@ pub fn run(arguments: &ServeArguments, json: bool) -> Result<()> {
 
 /// The server starts with a certificate that its clients refuse, because they are all who would tell.
 fn warn(found: &Found) {
+    found.notes.iter().for_each(|note| eprintln!("highwater: {note}"));
     for FoundCertificate { file, state, until, .. } in found.listeners.iter().filter_map(|l| l.certificate.as_ref()) {
         let until = until.as_deref().unwrap_or_default();
         match *state {
@@ -95,6 +112,7 @@ fn found_listener(planned: &Planned) -> FoundListener {
         streams: planned.settings.services.streams,
         admin: planned.settings.services.admin,
         keys_required: !planned.is_open(),
+        proxies: planned.settings.proxies.iter().map(ToString::to_string).collect(),
         certificate: planned.tls.as_ref().map(found_certificate),
     }
 }
@@ -106,9 +124,16 @@ fn print(found: &Found) -> Result<()> {
         let services = [("streams", listener.streams), ("admin", listener.admin)];
         let services: Vec<_> = services.into_iter().filter(|(_, served)| *served).map(|(name, _)| name).collect();
         let scheme = if listener.tls { "https" } else { "http" };
-        let keys =
-            if listener.keys_required { "with keys only" } else { "for this machine, open while there are no keys" };
+        // The directory is not opened, so whether it holds keys is not known.
+        let keys = match (listener.keys_required, found.data_exists) {
+            (true, _) => "with keys only",
+            (false, false) => "for this machine, open until the first key is made",
+            (false, true) => "for this machine; with keys only if the directory holds any, which was not looked at",
+        };
         rows.push(("listener", format!("{scheme}://{}  {}  {keys}", listener.address, services.join(", "))));
+        if !listener.proxies.is_empty() {
+            rows.push(("proxies", listener.proxies.join(", ")));
+        }
         if let Some(FoundCertificate { file, until: Some(until), .. }) = &listener.certificate {
             rows.push(("certificate", format!("{file}, until {until}")));
         }

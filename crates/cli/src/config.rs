@@ -306,6 +306,9 @@ fn read_file(table: &toml::Table) -> Result<FileContent> {
             }
             continue;
         }
+        if name == "listener" {
+            bail!("the configuration file has [listener]: a listener is [[listener]], in two brackets each side");
+        }
         let Some(key) = KEYS.iter().find(|key| key.name == name) else {
             let known = KEYS.map(|key| key.name).join(", ");
             bail!(
@@ -361,6 +364,8 @@ mod tests {
     fn an_unknown_key_refuses_to_start_and_names_the_known_ones() {
         let error = settings(&[], &[], "lisen = \"127.0.0.1:1\"").unwrap_err().to_string();
         assert!(error.contains("lisen") && error.contains("listen"), "{error}");
+        let error = settings(&[], &[], "[listener]\naddress = \"127.0.0.1:1\"").unwrap_err().to_string();
+        assert!(error.contains("[[listener]]") && error.contains("two brackets"), "{error}");
     }
 
     #[test]

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// What a caller can tell apart by the exit status alone. Clap ends with 2 for a wrong command line.
+/// What a caller can tell apart by the exit status alone. Clap ends with 2, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// The operation failed.
     Failed = 1,
+    /// The command line or the settings are wrong; nothing was done.
+    Wrong = 2,
     /// What was asked for is not there.
     NotFound = 3,
     /// The data differs from what it was compared with.
@@ -36,6 +38,11 @@ impl std::error::Error for WithStatus {}
 /// An error that ends the program with `status`.
 pub fn with(status: Status, message: impl Into<String>) -> anyhow::Error {
     WithStatus { status, message: message.into() }.into()
+}
+
+/// The same error as one of the command line or the settings, unless it has a status of its own.
+pub fn wrong(error: anyhow::Error) -> anyhow::Error {
+    if error.downcast_ref::<WithStatus>().is_some() { error } else { with(Status::Wrong, format!("{error:#}")) }
 }
 
 /// Gives an error of the extension's library the exit status that its code stands for.

@@ -2,7 +2,8 @@
 
 use crate::exit::{self, Status};
 use crate::output;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
+use highwater_client::{Client, Options, TokenSource, Verb};
 use serde::Serialize;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -22,11 +23,16 @@ struct Health {
 
 /// Asks `/readyz` below `url`.
 pub fn run(url: &str, json: bool) -> Result<()> {
-    let host = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
-    let Some(host) = host.filter(|host| !host.is_empty() && !host.contains('/')) else {
-        bail!("{url} is not the address of a listener without TLS, such as http://127.0.0.1:4437");
+    let (secure, host) = match url.strip_prefix("https://") {
+        Some(host) => (true, Some(host)),
+        None => (false, url.strip_prefix("http://")),
     };
-    let health = match ask(host) {
+    let host = host.map(|rest| rest.trim_end_matches('/'));
+    let Some(host) = host.filter(|host| !host.is_empty() && !host.contains('/')) else {
+        let words = format!("{url} is not the address of a listener, such as http://127.0.0.1:4437");
+        return Err(exit::with(Status::Wrong, words));
+    };
+    let health = match if secure { ask_securely(host) } else { ask(host) } {
         Ok((200, _)) => Health { ready: true, reason: None },
         Ok((status, said)) => Health { ready: false, reason: Some(format!("{status}: {}", said.trim())) },
         Err(error) => Health { ready: false, reason: Some(format!("{error:#}")) },
@@ -40,6 +46,15 @@ pub fn run(url: &str, json: bool) -> Result<()> {
         None => Ok(()),
         Some(reason) => Err(exit::with(Status::Later, format!("the server at {url} does not serve: {reason}"))),
     }
+}
+
+/// As [`ask`], over TLS. No key is sent: none is needed.
+fn ask_securely(host: &str) -> Result<(u16, String)> {
+    let options = Options { token: TokenSource::none(), patience: PATIENCE, ..Options::from_environment() };
+    let client = Client::new(options).context("cannot set up the HTTP client")?;
+    let answer = client.manage(Verb::Get, &format!("https://{host}/readyz"), None, None);
+    let answer = answer.map_err(anyhow::Error::msg)?;
+    Ok((answer.status, String::from_utf8_lossy(&answer.body).into_owned()))
 }
 
 /// The status and the body of the answer.

@@ -21,7 +21,7 @@ struct Report {
 /// Marks the directory, or notes that it was moved.
 pub fn run(arguments: &MarkRestoredArguments) -> Result<()> {
     let data = arguments.data.as_path();
-    let disk = OsDisk::new();
+    let disk = OsDisk::private_in(data);
     let report = |cluster_id, groups, history_pending, replaced| Report {
         data: data.display().to_string(),
         cluster_id,
@@ -46,7 +46,7 @@ pub fn run(arguments: &MarkRestoredArguments) -> Result<()> {
     let earlier = if report.replaced { " (in place of a mark that had not been acted on)" } else { "" };
     println!(
         "{}: marked as restored{earlier}. At the next start each of its {} groups begins a new history before it serves:\n\
-         every stream gets another token, and every owner of a database stops with `history` or goes on if it lost nothing.",
+         every stream gets another token, and every owner of a database stops with `history`, one that lost nothing, too.",
         report.data, report.groups
     );
     Ok(())

@@ -66,3 +66,8 @@ impl Drop for Progress {
         self.bar.finish_and_clear();
     }
 }
+
+/// A moment in milliseconds since 1970, as a clock in UTC shows it.
+pub fn time(ms: u64) -> String {
+    highwater_http::Validity { from: highwater_base::Millis(0), until: highwater_base::Millis(ms) }.end()
+}

@@ -76,6 +76,16 @@ impl ListenerSettings {
         Self::new(name, address, services, &setting)
     }
 
+    /// What to tell whoever takes so many addresses for proxies that some of them hardly are.
+    pub fn doubt(&self) -> Option<String> {
+        let wide = self.proxies.iter().find(|network| network.is_wide())?;
+        Some(format!(
+            "{}: behind_proxy names {wide}, and every machine there may say which client asks, and send keys in the clear: \
+             name the proxy's own address",
+            self.name
+        ))
+    }
+
     fn new<'a>(name: String, address: &str, services: Services, setting: &impl Fn(&str) -> &'a str) -> Result<Self> {
         let tls = match (setting("tls_certificate"), setting("tls_key")) {
             ("", "") => None,
@@ -83,8 +93,14 @@ impl ListenerSettings {
             (_, "") => bail!("{name}: there is a tls_certificate and no tls_key; TLS takes both"),
             (certificate, key) => Some(TlsFiles { certificate: certificate.into(), key: key.into() }),
         };
-        let proxies = list(setting("behind_proxy")).map(str::parse).collect::<Result<_, _>>();
+        let proxies = list(setting("behind_proxy")).map(str::parse).collect::<Result<Vec<Network>, _>>();
         let proxies = proxies.with_context(|| format!("{name}: behind_proxy"))?;
+        if let Some(everybody) = proxies.iter().find(|network| network.is_everything()) {
+            bail!(
+                "{name}: behind_proxy names everybody ({everybody}): keys would cross the network in the clear, and anybody \
+                 could say which client asks. Name the proxy's own address"
+            );
+        }
         let url_public = Some(setting("public_url")).filter(|url| !url.is_empty());
         let url_public = url_public.map(public_url).transpose().with_context(|| name.clone())?;
         let origins = list(setting("cors_origins")).map(origin).collect::<Result<_>>()?;
@@ -179,6 +195,8 @@ mod tests {
         refused("tls_key = \"k\"", &["no tls_certificate"]);
         refused("tls_certificate = \"k\"", &["no tls_key"]);
         refused("behind_proxy = \"proxy.example.com\"", &["behind_proxy", "proxy.example.com", "10.0.0.0/8"]);
+        refused("behind_proxy = \"0.0.0.0/0\"", &["behind_proxy", "everybody", "own address"]);
+        refused("behind_proxy = [\"10.0.0.1\", \"::/0\"]", &["behind_proxy", "::/0"]);
         refused("public_url = \"streams.example.com\"", &["public_url", "https://"]);
         refused("cors_origins = \"*\"", &["cors_origins", "asterisk"]);
         refused("cors_origins = \"https://a.example.com/path\"", &["without a path"]);

@@ -3,12 +3,13 @@
 use super::arguments::{KeyCommand, Target};
 use super::{Server, columns, joined, segment, text};
 use crate::arguments::ServeArguments;
+use crate::exit::{self, Status};
 use crate::output;
 use crate::serve;
 use anyhow::{Context as _, Result, bail};
 use highwater_base::Random as _;
 use highwater_client::Verb;
-use highwater_control::{CreateKey, Credential, KeyId, Operation, Outcome, Scopes};
+use highwater_control::{CreateKey, Credential, KeyId, Operation, Outcome, Scope, Scopes};
 use highwater_disk::SystemRandom;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -17,7 +18,8 @@ use std::path::Path;
 pub fn run(command: KeyCommand) -> Result<()> {
     match command {
         KeyCommand::Create { scopes, prefix, account, expires_in, note, data, target } => {
-            let expires_in_s = expires_in.as_deref().map(seconds).transpose()?;
+            let expires_in_s = expires_in.as_deref().map(seconds).transpose().map_err(exit::wrong)?;
+            let scopes = known(scopes)?;
             let new = New { scopes, prefixes: prefix, account, expires_in_s, note };
             match data {
                 Some(data) => show(&new.make_in(&data)?, target.json),
@@ -33,7 +35,7 @@ pub fn run(command: KeyCommand) -> Result<()> {
         }
         KeyCommand::Expire { id, expires_in, never, target } => {
             let body = match expires_in {
-                Some(text) if !never => json!({ "expires_in_s": seconds(&text)? }),
+                Some(text) if !never => json!({ "expires_in_s": seconds(&text).map_err(exit::wrong)? }),
                 _ => json!({ "expires_ms": null }),
             };
             let path = format!("/v1/keys/{}", segment(id_of(&id)));
@@ -46,6 +48,16 @@ pub fn run(command: KeyCommand) -> Result<()> {
 /// The id of a key, also of one that is given whole: its secret goes into no URL, and so into no log and no message.
 fn id_of(text: &str) -> &str {
     text.strip_prefix("hw_").map_or(text, |rest| rest.split('_').next().unwrap_or(rest))
+}
+
+/// Scopes as they were named, if there are such.
+fn known(scopes: Vec<String>) -> Result<Vec<String>> {
+    if let Some(unknown) = scopes.iter().find(|scope| Scopes::parse(scope).is_none()) {
+        let all: Vec<&str> = Scope::ALL.iter().map(|scope| scope.name()).collect();
+        let words = format!("--scopes: {unknown:?} is no scope; the scopes are {}", all.join(", "));
+        return Err(exit::with(Status::Wrong, words));
+    }
+    Ok(scopes)
 }
 
 /// A key to be made.
@@ -126,12 +138,20 @@ fn show(made: &Value, json: bool) -> Result<()> {
         "highwater: the key {} may {} {}; it is shown this once",
         text(&made["id"]),
         joined(&made["scopes"], "nothing"),
-        match joined(&made["prefixes"], "") {
-            all if all.is_empty() => "everywhere".to_owned(),
-            some => format!("at and below {some}"),
-        }
+        reach(made)
     );
     Ok(())
+}
+
+/// Where a key may do what it may.
+fn reach(key: &Value) -> String {
+    let prefixes = joined(&key["prefixes"], "");
+    let below = if prefixes.is_empty() { "everywhere".to_owned() } else { format!("at and below {prefixes}") };
+    match key["account"].as_str() {
+        Some(account) if prefixes.is_empty() => format!("in the buckets of the account {account}"),
+        Some(account) => format!("{below}, as far as the account {account} has the bucket"),
+        None => below,
+    }
 }
 
 fn list(target: &Target) -> Result<()> {
@@ -145,22 +165,27 @@ fn list(target: &Target) -> Result<()> {
             text(&key["id"]),
             text(&key["state"]),
             joined(&key["scopes"], "-"),
-            joined(&key["prefixes"], "everywhere"),
+            joined(&key["prefixes"], if key["account"].is_null() { "everywhere" } else { "its buckets" }),
             text(&key["account"]),
+            key["expires_ms"].as_u64().map_or_else(|| "never".to_owned(), output::time),
             note,
         ]
     };
     let rows: Vec<_> = answer["keys"].as_array().into_iter().flatten().map(row).collect();
-    columns(&["ID", "STATE", "SCOPES", "PREFIXES", "ACCOUNT", "NOTE"], &rows)
+    columns(&["ID", "STATE", "SCOPES", "PREFIXES", "ACCOUNT", "EXPIRES", "NOTE"], &rows)
 }
 
 fn tell(key: &Value, what: &str, json: bool) -> Result<()> {
     if json {
         return output::json(key);
     }
-    println!("the key {} {what}", text(&key["id"]));
+    let end = key["expires_ms"].as_u64().map_or(String::new(), |ms| format!(" (its end: {})", output::time(ms)));
+    println!("the key {} {what}{end}", text(&key["id"]));
     Ok(())
 }
+
+/// The longest time of a key that has an end at all.
+const SECONDS_MAX: u64 = 100 * 366 * 86_400;
 
 /// A length of time, such as `90d`.
 fn seconds(text: &str) -> Result<u64> {
@@ -174,7 +199,11 @@ fn seconds(text: &str) -> Result<u64> {
         _ => bail!(wrong()),
     };
     let number: u64 = number.parse().with_context(wrong)?;
-    number.checked_mul(unit).with_context(wrong)
+    match number.checked_mul(unit).with_context(wrong)? {
+        0 => bail!("{text:?} is over at once; to end a key now, revoke it"),
+        seconds if seconds > SECONDS_MAX => bail!("{text:?} is longer than a hundred years; leave the end out instead"),
+        seconds => Ok(seconds),
+    }
 }
 
 #[cfg(test)]
@@ -191,9 +220,11 @@ mod tests {
 
     #[test]
     fn lengths_of_time_are_a_number_and_a_unit() {
-        let told: Vec<_> = ["90d", "12h", "30m", "45s", "0s"].map(|text| seconds(text).ok()).into();
-        assert_eq!(told, [Some(7_776_000), Some(43_200), Some(1_800), Some(45), Some(0)]);
-        for wrong in ["", "d", "5", "5w", "-1d", "1.5h", "99999999999999999999s", "18446744073709551615d"] {
+        let told: Vec<_> = ["90d", "12h", "30m", "45s"].map(|text| seconds(text).ok()).into();
+        assert_eq!(told, [Some(7_776_000), Some(43_200), Some(1_800), Some(45)]);
+        for wrong in
+            ["", "d", "5", "5w", "-1d", "1.5h", "99999999999999999999s", "18446744073709551615d", "0s", "99999999d"]
+        {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,8 +1,10 @@
 //! Who could reach a listener, and what must be there before it is served.
 
 use crate::config::ListenerSettings;
+use crate::exit::{self, Status};
 use anyhow::{Context as _, Result, bail};
 use highwater_http::{Front, Listener, Tls};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
@@ -23,16 +25,22 @@ impl Planned {
     /// If the address names nothing, the certificate cannot be used, or keys would cross the network in the clear.
     pub async fn new(settings: ListenerSettings) -> Result<Self> {
         let name = &settings.name;
-        let address = resolve(&settings.address).await.with_context(|| name.clone())?;
+        let address = resolve(&settings.address).await.with_context(|| {
+            format!("{name}: an address is a host or an address and a port, such as 127.0.0.1:4437 or 0.0.0.0:443")
+        })?;
         let load = |files: &crate::config::TlsFiles| Tls::load(&files.certificate, &files.key);
         let tls = settings.tls.as_ref().map(load).transpose().with_context(|| name.clone())?;
         let planned = Self { settings, address, tls };
         if !planned.is_local() && planned.tls.is_none() && planned.settings.proxies.is_empty() {
-            bail!(
-                "{} can be reached from other machines, and has neither TLS nor a proxy that has it: keys would cross the \
-                 network in the clear. {HOW}",
-                planned.settings.name
-            );
+            return Err(exit::with(
+                Status::Wrong,
+                format!(
+                    "{} can be reached from other machines, and has neither TLS nor a proxy that has it: keys would cross the \
+                 network in the clear. Set tls_certificate and tls_key, or set behind_proxy to the address of a proxy that \
+                 speaks TLS; the server then also needs a key, which {HOW_KEY} makes. {ALONE}",
+                    planned.settings.name
+                ),
+            ));
         }
         Ok(planned)
     }
@@ -60,12 +68,23 @@ impl Planned {
         if self.is_local() {
             bail!(
                 "{name} is passed on to others (behind_proxy or public_url is set), and there are no keys: it would be \
-                 open to everybody there. {HOW}"
+                 open to everybody there. Make one with {HOW_KEY}, and start again. To serve this machine alone, leave out \
+                 behind_proxy and public_url"
             );
         }
         bail!(
-            "{name} can be reached from other machines, and there are no keys: it would be open to everybody there. {HOW}"
+            "{name} can be reached from other machines, and there are no keys: it would be open to everybody there. Make \
+             one with {HOW_KEY}, and start again. {ALONE}"
         )
+    }
+
+    /// Whether `other` takes the same port of the same address, so that one of them could not be opened.
+    pub fn collides(&self, other: &Self) -> bool {
+        let (a, b) = (self.address, other.address);
+        let all = |one: SocketAddr, other: SocketAddr| {
+            one.ip().is_unspecified() && (one.is_ipv6() || one.is_ipv4() == other.is_ipv4())
+        };
+        a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || all(a, b) || all(b, a))
     }
 
     /// Opens its socket.
@@ -75,9 +94,41 @@ impl Planned {
     pub async fn bind(self) -> Result<Listener> {
         let open = self.is_open();
         let socket = TcpListener::bind(self.address).await;
-        let socket = socket.with_context(|| format!("cannot listen on {}", self.address))?;
+        let socket = socket.map_err(|error| self.unopened(&error))?;
         let ListenerSettings { services, proxies, url_public, origins, .. } = self.settings;
         Ok(Listener { socket, tls: self.tls, front: Front { open, services, url_public, proxies, origins } })
+    }
+}
+
+impl Planned {
+    /// Whether its socket could be opened; if another program listens there, or this user may not, what to tell of it.
+    ///
+    /// # Errors
+    /// If the address is not this machine's.
+    pub async fn probe(&self) -> Result<Option<String>> {
+        match TcpListener::bind(self.address).await {
+            Ok(_) => Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) => {
+                Ok(Some(self.unopened(&error).to_string()))
+            }
+            Err(error) => Err(self.unopened(&error)),
+        }
+    }
+
+    /// Why its socket was not opened, and what to do.
+    fn unopened(&self, error: &io::Error) -> anyhow::Error {
+        let (status, advice) = match error.kind() {
+            ErrorKind::AddrInUse => (
+                Status::Later,
+                ": another program listens there, perhaps another server; stop that one, or choose another port",
+            ),
+            ErrorKind::AddrNotAvailable => (Status::Wrong, ": it is no address of this machine"),
+            ErrorKind::PermissionDenied => {
+                (Status::Failed, ": ports below 1024 are root's, and theirs who have CAP_NET_BIND_SERVICE")
+            }
+            _ => (Status::Failed, ""),
+        };
+        exit::with(status, format!("cannot listen on {} ({}): {error}{advice}", self.address, self.settings.name))
     }
 }
 
@@ -85,10 +136,11 @@ async fn resolve(host_and_port: &str) -> Result<SocketAddr> {
     tokio::net::lookup_host(host_and_port).await?.next().context("it names no address")
 }
 
-/// What to do about a listener that is refused.
-const HOW: &str = "To serve other machines: (1) start on 127.0.0.1 and make a key with `highwater key create`; (2) set \
-                   tls_certificate and tls_key, or set behind_proxy to the address of a proxy that speaks TLS. To serve \
-                   this machine alone, listen on 127.0.0.1 or [::1]";
+/// How the first key is made where no server runs yet.
+const HOW_KEY: &str = "`highwater key create --data DIR --scopes admin` (DIR is the server's data directory)";
+
+/// What to do if nobody else was meant.
+const ALONE: &str = "To serve this machine alone, listen on 127.0.0.1 or [::1]";
 
 #[cfg(test)]
 mod tests {
@@ -113,6 +165,7 @@ mod tests {
             for passed_on in [PROXY, URL] {
                 let file = format!("{listen}{passed_on}");
                 let error = judge(&file, false).await.expect_err(&file).to_string();
+                assert!(error.contains("leave out behind_proxy and public_url"), "it listens on loopback: {error}");
                 assert!(error.contains("no keys") && error.contains("highwater key create"), "{error}");
                 assert!(!judge(&file, true).await.unwrap(), "{file} takes keys");
             }
@@ -130,5 +183,30 @@ mod tests {
             }
             assert!(!judge(&format!("{listen}{PROXY}"), true).await.unwrap(), "{public} takes keys");
         }
+    }
+
+    #[tokio::test]
+    async fn two_listeners_of_one_address_collide() {
+        let planned = async |address: &str| {
+            let file = format!("listen = \"{address}\"\nbehind_proxy = \"10.0.0.1\"");
+            let settings = Settings::resolve(&Default::default(), |_| None, Some(&file.parse().unwrap())).unwrap();
+            Planned::new(settings.listeners().unwrap().remove(0)).await.unwrap()
+        };
+        for (a, b, collide) in [
+            ("127.0.0.1:9", "127.0.0.1:9", true),
+            ("127.0.0.1:9", "127.0.0.1:10", false),
+            ("127.0.0.1:9", "127.0.0.2:9", false),
+            ("0.0.0.0:9", "127.0.0.1:9", true),
+            ("127.0.0.1:9", "[::]:9", true),
+            ("0.0.0.0:9", "[::1]:9", false),
+            ("127.0.0.1:0", "127.0.0.1:0", false),
+        ] {
+            assert_eq!(planned(a).await.collides(&planned(b).await), collide, "{a} {b}");
+        }
+        let elsewhere = planned("203.0.113.9:9").await.probe().await.unwrap_err().to_string();
+        assert!(elsewhere.contains("no address of this machine"), "{elsewhere}");
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let told = planned(&taken.local_addr().unwrap().to_string()).await.probe().await.unwrap().unwrap();
+        assert!(told.contains("another program"), "{told}");
     }
 }

@@ -1,5 +1,6 @@
 //! `highwater serve`: the server, from its settings to its clean end.
 
+pub mod data;
 mod exposure;
 pub mod log;
 mod supervisor;
@@ -8,6 +9,7 @@ pub use exposure::Planned;
 
 use crate::arguments::ServeArguments;
 use crate::config::Settings;
+use crate::exit::{self, Status};
 use anyhow::{Context as _, Result, bail};
 use highwater_disk::{OsDisk, SystemClock, SystemRandom};
 use highwater_http::{HttpOptions, Lanes, Server, Tls};
@@ -23,7 +25,7 @@ pub fn run(arguments: &ServeArguments) -> Result<()> {
         print!("{}", settings.print());
         return Ok(());
     }
-    log::start(&settings)?;
+    log::start(&settings).map_err(exit::wrong)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let served = runtime.block_on(serve(&settings));
     // Whatever still blocks, such as a look at a certificate on a mount that hangs, is left where it is.
@@ -34,7 +36,7 @@ pub fn run(arguments: &ServeArguments) -> Result<()> {
 /// The settings of a command line.
 pub fn settings(arguments: &ServeArguments) -> Result<Settings> {
     let file = arguments.config.as_deref().map(Settings::load_file).transpose()?;
-    Settings::resolve(&arguments.flags, |name| std::env::var(name).ok(), file.as_ref())
+    Settings::resolve(&arguments.flags, |name| std::env::var(name).ok(), file.as_ref()).map_err(exit::wrong)
 }
 
 /// The node's settings.
@@ -52,29 +54,41 @@ pub fn config(settings: &Settings) -> Result<Config> {
 /// The listeners of the settings, judged as far as they can be before the data is opened.
 pub async fn plan(settings: &Settings) -> Result<Vec<Planned>> {
     let mut planned = Vec::new();
-    for listener in settings.listeners()? {
-        planned.push(Planned::new(listener).await?);
+    for listener in settings.listeners().map_err(exit::wrong)? {
+        let listener = Planned::new(listener).await?;
+        if let Some(other) = planned.iter().find(|other: &&Planned| other.collides(&listener)) {
+            let (one, two) = (&other.settings.name, &listener.settings.name);
+            return Err(exit::with(Status::Wrong, format!("{one} and {two} take the same port of the same address")));
+        }
+        planned.push(listener);
     }
     Ok(planned)
 }
 
 async fn serve(settings: &Settings) -> Result<()> {
-    let config = config(settings)?;
-    let options = HttpOptions { requests_logged: settings.log_requests()?, ..HttpOptions::default() };
+    let config = config(settings).map_err(exit::wrong)?;
+    let options =
+        HttpOptions { requests_logged: settings.log_requests().map_err(exit::wrong)?, ..HttpOptions::default() };
     let planned = plan(settings).await?;
     let data = config.data.clone();
     if !data.exists() {
         // A directory that is not there has no keys, and is not made for a server that does not start.
-        planned.iter().try_for_each(|listener| listener.check_keys(false))?;
+        planned.iter().try_for_each(|listener| listener.check_keys(false)).map_err(exit::wrong)?;
     }
-    let refused = |keys| planned.iter().find_map(|listener| listener.check_keys(keys).err());
+    let refused = |keys| planned.iter().find_map(|listener| listener.check_keys(keys).err()).map(exit::wrong);
     let (refused_without_keys, certificates) = (refused(false), certificates(&planned));
     let mut listeners = Vec::new();
     for listener in planned {
+        if let Some(doubt) = listener.settings.doubt() {
+            tracing::warn!(event = "proxies_wide", "{doubt}");
+        }
         listeners.push(listener.bind().await?);
     }
     let node = open(config, &data).await?;
     let handle = node.handle();
+    if let Some(told) = data::exposed(&data) {
+        tracing::warn!(event = "data_exposed", "{told}");
+    }
     if let Some(refused) = refused_without_keys
         && !keys_configured(&handle).await
     {
@@ -105,9 +119,9 @@ async fn serve(settings: &Settings) -> Result<()> {
 
 /// Opens a data directory, or makes it.
 pub async fn open(config: Config, data: &Path) -> Result<Node> {
-    let open =
-        move || Node::open(config, Arc::new(OsDisk::new()), Arc::new(SystemClock::new()), Box::new(SystemRandom));
-    tokio::task::spawn_blocking(open).await?.with_context(|| format!("cannot open {}", data.display()))
+    let disk = Arc::new(OsDisk::private_in(data));
+    let open = move || Node::open(config, disk, Arc::new(SystemClock::new()), Box::new(SystemRandom));
+    tokio::task::spawn_blocking(open).await?.map_err(|error| data::refused(data, error))
 }
 
 /// Closes a data directory.

@@ -7,7 +7,7 @@ use crate::arguments::StreamCommand;
 use crate::exit::{self, Status};
 use crate::output;
 use anyhow::{Context as _, Result};
-use highwater_client::{Answer, Append, Client, Create, Expiry, Head, Options, Outcome, Stream, StreamUrl};
+use highwater_client::{Answer, Append, Client, Create, Expiry, Head, Options, Outcome, Refusal, Stream, StreamUrl};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -38,8 +38,11 @@ pub fn open(url: &str) -> Result<Stream> {
 
 /// The typed answer, or an error that says what came instead and what to do.
 fn done<T>(stream: &Stream, answer: Answer<T>) -> Result<T> {
-    let said = answer.describe();
+    let mut said = answer.describe();
     let url = stream.url();
+    if let Outcome::Refused(refusal) = &answer.outcome {
+        said.push_str(&advice(url.as_str(), refusal));
+    }
     match answer.outcome {
         Outcome::Done(done) => Ok(done),
         Outcome::Refused(refusal) if matches!(refusal.status, 404 | 410) => {
@@ -58,6 +61,19 @@ fn done<T>(stream: &Stream, answer: Answer<T>) -> Result<T> {
             Err(exit::with(Status::Later, format!("{url}: no answer ({said}){advice}")))
         }
         Outcome::Unknown => Err(exit::with(Status::Later, format!("{url}: {said}; whether it was done is not known"))),
+    }
+}
+
+/// What to do about refusals whose own words do not say it; those of HEAD have none.
+fn advice(url: &str, refusal: &Refusal) -> String {
+    match (refusal.status, refusal.next) {
+        (403 | 404, _) if !url.contains("/v1/stream/") => "; the URLs of streams have /v1/stream/ in them".to_owned(),
+        (401, _) => "; give a key that is in force in HIGHWATER_TOKEN_FILE or HIGHWATER_TOKEN".to_owned(),
+        (403, _) if refusal.producer.is_none() => "; the key may not do this here".to_owned(),
+        (404, _) => "; there is no such stream: create it, or correct the path".to_owned(),
+        (410, Some(retained)) => format!("; the bytes before {0} are gone: read on with --offset {0}", retained.0),
+        (429, _) => "; the plan of the key's account allows no more for now".to_owned(),
+        _ => String::new(),
     }
 }
 

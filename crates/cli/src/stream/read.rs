@@ -3,8 +3,8 @@
 use super::{done, is_json};
 use crate::output;
 use anyhow::{Context as _, Result};
-use highwater_client::{From, Incarnation, Offset, Outcome, Piece, Read, Stream};
-use serde_json::json;
+use highwater_client::{Answer, From, Incarnation, Offset, Outcome, Piece, Read, Stream};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use std::io::Write as _;
 use std::time::Duration;
@@ -13,10 +13,17 @@ use std::time::Duration;
 const WAIT_MS: u64 = 30_000;
 
 /// Prints everything from `offset` to the end of the stream.
-pub fn all(stream: &Stream, offset: u64, leader: bool, json: bool) -> Result<()> {
-    let mut read = Read { from: From::At(Offset(offset)), bytes_max: None, leader, incarnation: None, wait_ms: None };
+/// Without one it begins at the first byte that is still there.
+pub fn all(stream: &Stream, offset: Option<u64>, leader: bool, json: bool) -> Result<()> {
+    let from = offset.map_or(From::Start, |offset| From::At(Offset(offset)));
+    let mut read = Read { from, bytes_max: None, leader, incarnation: None, wait_ms: None };
     loop {
         let (_, answer) = stream.read(&read);
+        if let (From::Start, Some(retained)) = (read.from, gone_below(&answer)) {
+            eprintln!("highwater: {}: the bytes before {} are gone; this begins there", stream.url(), retained.0);
+            read.from = From::At(retained);
+            continue;
+        }
         let piece = done(stream, answer)?;
         print(&piece, json)?;
         if piece.up_to_date {
@@ -47,9 +54,27 @@ pub fn tail(stream: &Stream, offset: Option<u64>, json: bool) -> Result<()> {
     }
 }
 
+/// The first byte that is still there, if a read was refused because it began before it.
+fn gone_below(answer: &Answer<Piece>) -> Option<Offset> {
+    match &answer.outcome {
+        Outcome::Refused(refusal) if refusal.status == 410 => refusal.next,
+        _ => None,
+    }
+}
+
 fn follow(read: &mut Read, next: Offset, incarnation: Incarnation) {
     read.from = From::At(next);
     read.incarnation = Some(incarnation);
+}
+
+/// What `--json` prints of a part. The messages are the texts that the stream holds: any other form of them would lose
+/// digits, names and order, and cannot hold every number.
+#[derive(Serialize)]
+struct Part<'a> {
+    offset: u64,
+    next_offset: u64,
+    bytes_hex: Option<String>,
+    messages: Option<Vec<&'a RawValue>>,
 }
 
 /// Prints what a read found: the bytes of a stream as they are, or of a JSON stream a line for each message.
@@ -63,9 +88,7 @@ fn print(piece: &Piece, json: bool) -> Result<()> {
     if json {
         let hex: String = piece.body.iter().map(|byte| format!("{byte:02x}")).collect();
         let start = piece.next.0.saturating_sub(piece.body.len() as u64);
-        return output::json(
-            &json!({ "offset": start, "next_offset": piece.next.0, "bytes_hex": hex, "messages": null }),
-        );
+        return output::json(&Part { offset: start, next_offset: piece.next.0, bytes_hex: Some(hex), messages: None });
     }
     let mut out = std::io::stdout().lock();
     out.write_all(&piece.body)?;
@@ -82,9 +105,8 @@ fn print_messages(piece: &Piece, json: bool) -> Result<()> {
     if json {
         // In the stream each message has one byte behind it; in the array that is a comma or the end, and one begins it.
         let start = piece.next.0.saturating_sub(piece.body.len() as u64 - 1);
-        return output::json(
-            &json!({ "offset": start, "next_offset": piece.next.0, "bytes_hex": null, "messages": messages }),
-        );
+        let next_offset = piece.next.0;
+        return output::json(&Part { offset: start, next_offset, bytes_hex: None, messages: Some(messages) });
     }
     let mut out = std::io::stdout().lock();
     for message in messages {

@@ -140,3 +140,37 @@ fn a_backup_without_a_damaged_group_says_so_wherever_it_goes() {
     }
     assert!((1..40).contains(&missing), "{missing} streams are refused, and none is said to be gone");
 }
+
+/// The keys of a server protect nothing from other users of its machine if they can read the files.
+#[test]
+fn what_a_server_and_its_backup_and_its_restore_keep_is_their_users_alone_whatever_the_umask() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = folder();
+    let data = folder.path().join("data");
+    let (backup, restored) = (folder.path().join("backup"), folder.path().join("restored"));
+    let binary = env!("CARGO_BIN_EXE_highwater");
+    let run = |words: &str| {
+        let mut shell = crate::bed::program("/bin/sh");
+        shell.args(["-c", &format!("umask 000; {binary} {words}")]);
+        crate::bed::Ran::of(&mut shell, b"").ok()
+    };
+    run(&format!("key create --data {} --scopes admin", text(&data)));
+    run(&format!("backup --data {} {}", text(&data), text(&backup)));
+    run(&format!("restore {} --data {}", text(&backup), text(&restored)));
+    let mut folders = vec![data, backup, restored];
+    let mut files = 0;
+    while let Some(path) = folders.pop() {
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o700, "{}", path.display());
+        for entry in fs::read_dir(&path).expect("it can be listed") {
+            let path = entry.expect("it can be listed").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                assert_eq!(mode(&path), 0o600, "{}", path.display());
+                files += 1;
+            }
+        }
+    }
+    assert!(files > 10, "{files} files were looked at");
+}

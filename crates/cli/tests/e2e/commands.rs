@@ -8,6 +8,41 @@ use std::io::Read as _;
 use std::process::Stdio;
 use std::time::SystemTime;
 
+/// `--json` used to print other numbers than the stream holds, one of two members of one name, and to end in a panic where
+/// a message had a number that no float can hold.
+#[test]
+fn what_a_json_stream_holds_is_printed_to_the_byte_as_json_too() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let url = &server.url("exact");
+    highwater(["stream", "create", url, "--content-type", "application/json"]).ok();
+    let texts = r#"{"b":1,"a":2,"b":3,"n":12345678901234567890123,"f":0.10,"g":9007199254740993.0},1e400,-0"#;
+    highwater_with(["stream", "append", url], format!("[{texts}]").as_bytes()).ok();
+    let printed = highwater(["stream", "read", url, "--json"]).ok();
+    assert!(printed.contains(&format!("\"messages\":[{texts}]")), "{printed}");
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+}
+
+/// Without an offset a read of a stream whose first bytes are gone was refused, and nothing said where to begin.
+#[test]
+fn a_read_begins_at_the_first_byte_that_is_still_there_and_an_offset_before_it_is_told_where_that_is() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let url = &server.url("kept");
+    highwater(["stream", "create", url, "--content-type", "text/plain"]).ok();
+    highwater_with(["stream", "append", url], b"0123456789").ok();
+    let put = |part: &str| {
+        let answer = ureq::put(&format!("{url}/{part}")).header("content-type", "text/plain").send("state");
+        assert_eq!(answer.expect("an answer").status().as_u16(), 204, "{part}");
+    };
+    put("snapshot/6");
+    put("retention/6");
+    let read = highwater(["stream", "read", url]);
+    assert!(read.stderr.contains("the bytes before 6 are gone"), "{}", read.stderr);
+    assert_eq!(read.ok(), "6789");
+    highwater(["stream", "read", url, "--offset", "2"]).fails(3, &["STREAM_GONE", "--offset 6"]);
+}
+
 #[test]
 fn a_stream_is_made_written_read_closed_and_deleted() {
     let folder = folder();

@@ -127,7 +127,7 @@ fn a_server_that_others_reach_starts_with_keys_and_tls_and_answers_nobody_withou
     let listen = format!("0.0.0.0:{}", server.port);
     let mut command = program(env!("CARGO_BIN_EXE_highwater"));
     command.args(["serve", "--data", text(&server.data), "--listen", &listen]);
-    Ran::of(&mut command, b"").fails(1, &["neither TLS nor a proxy"]);
+    Ran::of(&mut command, b"").fails(2, &["neither TLS nor a proxy"]);
     command.args(["--tls-certificate", text(&certificate), "--tls-key", text(&secret)]);
     let mut process = command.spawn().expect("highwater can be run");
     let url = format!("https://localhost:{}/v1/stream/far/away", server.port);
@@ -183,10 +183,42 @@ fn settings_are_checked_without_a_start() {
     let found = check(&[]).json();
     assert_eq!(found["listeners"][0]["address"], "127.0.0.1:4437");
     assert_eq!(found["listeners"][0]["keys_required"], false);
-    check(&["--listen", "0.0.0.0:0"]).fails(1, &["neither TLS nor a proxy"]);
+    check(&["--listen", "0.0.0.0:0"]).fails(2, &["neither TLS nor a proxy"]);
     check(&["--tls-certificate", "/no/such.pem", "--tls-key", "/no/such.key"]).fails(1, &["/no/such.pem"]);
-    check(&["--log-format", "xml"]).fails(1, &["log_format"]);
-    check(&["--log", "a=b=c"]).fails(1, &["log ="]);
-    check(&["--groups", "0"]).fails(1, &["groups"]);
+    check(&["--log-format", "xml"]).fails(2, &["log_format"]);
+    check(&["--log", "a=b=c"]).fails(2, &["log ="]);
+    check(&["--log", "verbose"]).fails(2, &["\"verbose\" is no level"]);
+    check(&["--groups", "0"]).fails(2, &["groups"]);
+    let there = ["check-config", "--data", text(folder.path()), "--behind-proxy", "10.0.0.1"];
+    let elsewhere = ["--listen", "203.0.113.9:4501"];
+    highwater([&there[..], &elsewhere].concat()).fails(2, &["no address of this machine"]);
+    check(&["--behind-proxy", "0.0.0.0/0"]).fails(2, &["names everybody"]);
+    let file = folder.path().join("two.toml");
+    let table = "[[listener]]\naddress = \"127.0.0.1:4501\"\n";
+    fs::write(&file, [table, table].concat()).expect("written");
+    check(&["--config", text(&file)]).fails(2, &["the same port"]);
+    fs::write(&file, b"").expect("written");
+    highwater(["check-config", "--data", text(&file)]).fails(2, &["is a file"]);
     assert!(!folder.path().join("data").exists(), "nothing was made");
+}
+
+/// What a check said nothing of, and a start then met: whoever holds the port or the directory, and who may read it.
+#[test]
+fn a_check_of_settings_notes_what_a_server_holds_and_who_else_reads_the_directory() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let check = |more: &[&str]| {
+        let listen = format!("127.0.0.1:{}", server.port);
+        let found = [&["check-config", "--data", text(&server.data), "--listen", &listen, "--json"], more].concat();
+        let found = highwater(found).json();
+        (found["notes"].to_string(), found["listeners"][0]["proxies"].to_string())
+    };
+    let (notes, proxies) = check(&[]);
+    assert!(notes.contains("in use") && notes.contains("another program listens"), "{notes}");
+    assert_eq!(proxies, "[]");
+    fs::set_permissions(&server.data, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let (notes, proxies) = check(&["--behind-proxy", "10.0.0.7,64.0.0.0/2"]);
+    assert!(notes.contains("chmod 700") && notes.contains("64.0.0.0/2"), "{notes}");
+    assert!(proxies.contains("10.0.0.7/32"), "{proxies}");
 }

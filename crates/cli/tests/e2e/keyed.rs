@@ -89,5 +89,5 @@ fn a_database_waits_out_whatever_its_key_and_its_account_are_refused_for() {
     assert!(manage(&["account", "list"]).ok().contains("apps"));
     manage(&["key", "revoke", &admin[3..15]]).fails(1, &["ADMIN_KEY_LAST"]);
     let used = with("", ["key", "create", "--data", text(&server.data), "--scopes", "admin"]);
-    used.fails(1, &["in use"]);
+    used.fails(5, &["in use"]);
 }

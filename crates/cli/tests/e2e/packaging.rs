@@ -53,11 +53,13 @@ fn the_unit_is_one_that_systemd_takes_and_gives_the_server_time_to_stop() {
     let words: Vec<&str> = started.split(' ').collect();
     assert_eq!(words[..3], ["/usr/local/bin/highwater", "serve", "--config"]);
     let drop_in = read("highwater.service.d/tls.conf");
-    for variable in values(&drop_in, "Environment") {
-        let name = variable.split('=').next().expect("a name");
-        let printed = highwater(["serve", "--help"]).ok();
-        assert!(printed.contains(name), "{name} is a setting");
+    // A variable would contradict a file with tables, and tables are what serves others.
+    assert_eq!(values(&drop_in, "Environment"), [""; 0]);
+    for credential in values(&drop_in, "LoadCredential") {
+        let name = credential.split(':').next().expect("a name");
+        assert!(drop_in.contains(&format!("\"/run/credentials/highwater.service/{name}\"")), "{name} is named");
     }
+    assert_eq!(values(&unit, "RestartPreventExitStatus"), ["2"], "the exit status of wrong settings");
     let Some(verify) = verified(&unit, &drop_in) else {
         println!("systemd-analyze is not there");
         return;

@@ -202,6 +202,6 @@ fn the_settings_that_the_server_prints_start_it_the_same() {
     assert_eq!(values(&printed), values(&again));
     assert!(again.lines().all(|line| line.ends_with("# file")) && !data.exists(), "{again}");
     fs::write(&file, "listen = \"127.0.0.1:1\"\ngruops = 4\n").expect("it can be written");
-    highwater(["serve", "--config", text(&file)]).fails(1, &["gruops", "the settings are", "groups"]);
+    highwater(["serve", "--config", text(&file)]).fails(2, &["gruops", "the settings are", "groups"]);
     highwater(["serve", "--config", "/no/such/file"]).fails(1, &["cannot read /no/such/file"]);
 }

@@ -83,7 +83,7 @@ fn a_second_server_on_the_same_directory_is_refused_and_the_first_goes_on() {
     let folder = folder();
     let server = Server::start(folder.path());
     let mut second = Server::command(&server.data, free_port());
-    Ran::of(&mut second, b"").fails(1, &[text(&server.data), "in use"]);
+    Ran::of(&mut second, b"").fails(5, &[text(&server.data), "in use"]);
     let (_, answer) = stream(&server.url("still/here")).create(CONTENT_TYPE, None, false);
     assert_eq!(answer.status, 201, "{}", answer.describe());
 }
@@ -93,7 +93,7 @@ fn a_port_that_is_taken_is_named() {
     let folder = folder();
     let server = Server::start(folder.path());
     let mut second = Server::command(&folder.path().join("other"), server.port);
-    Ran::of(&mut second, b"").fails(1, &[&format!("127.0.0.1:{}", server.port)]);
+    Ran::of(&mut second, b"").fails(5, &[&format!("127.0.0.1:{}", server.port), "another program"]);
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn a_server_that_others_could_reach_does_not_start() {
     let folder = folder();
     let mut server = program(env!("CARGO_BIN_EXE_highwater"));
     server.args(["serve", "--listen", "0.0.0.0:0", "--data"]).arg(folder.path().join("data"));
-    Ran::of(&mut server, b"").fails(1, &["neither TLS nor a proxy", "highwater key create", "127.0.0.1"]);
+    Ran::of(&mut server, b"").fails(2, &["neither TLS nor a proxy", "highwater key create", "127.0.0.1"]);
     server.args(["--behind-proxy", "192.0.2.7"]);
-    Ran::of(&mut server, b"").fails(1, &["no keys", "open to everybody", "highwater key create"]);
+    Ran::of(&mut server, b"").fails(2, &["no keys", "open to everybody", "highwater key create"]);
     assert!(!folder.path().join("data").exists(), "nothing was made");
 }

@@ -115,10 +115,10 @@ pub fn wal_folder(script: &[u8]) {
 /// An owner's index and payload. It opens and every object is read, or refused.
 pub fn store_folder(script: &[u8]) {
     let files: [Golden; 2] = [
-        (PathBuf::from("/store/data-00000001"), include_bytes!("../../crates/store/golden/v2/data-00000001")),
+        (PathBuf::from("/store/data-00000001"), include_bytes!("../../crates/store/golden/v3/data-00000001")),
         (
-            PathBuf::from("/store/index-0000000000000001"),
-            include_bytes!("../../crates/store/golden/v2/index-0000000000000001"),
+            PathBuf::from("/store/index-0000000000000002"),
+            include_bytes!("../../crates/store/golden/v3/index-0000000000000002"),
         ),
     ];
     let disk = Arc::new(damaged(&files, script));

@@ -195,8 +195,9 @@ pub(crate) fn scrub_group(
     let mut cursor = Some(ScrubCursor::default());
     while let Some(from) = cursor {
         let Some(slice) = source.slice(id, from)? else { break };
-        cursor = slice.next;
-        known.read(reader.scrub(&slice, pace, &mut found));
+        let scrubbed = reader.scrub(&slice, pace, &mut found);
+        cursor = scrubbed.next;
+        known.read(scrubbed.bytes);
         report(id, source, known, &mut found)?;
         if !pace(0) {
             return None;

@@ -8,6 +8,7 @@ use crate::log::{LogError, LogSource};
 use crate::moving::Moved;
 use crate::options::Options;
 use crate::runs::{Active, RunWriter, WriteFault};
+use crate::sweep::Sweep;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::io;
@@ -97,6 +98,8 @@ pub(crate) struct Placed {
     pub key: u64,
     /// Not empty; what lay from the first one's start on lies here now.
     pub added: Vec<FileExtent>,
+    /// What lay there before, if the checkpoint had that from the index and not from memory.
+    pub replaced: Option<Vec<FileExtent>>,
 }
 
 /// A checkpoint that is durable; [`crate::Store::finish_checkpoint`] takes it in.
@@ -154,6 +157,8 @@ pub struct Checkpoint {
     pub(crate) applied: u64,
     pub(crate) meta: Bytes,
     pub(crate) work: Vec<Work>,
+    /// What moves of objects that are not in memory.
+    pub(crate) sweep: Option<Box<Sweep>>,
     pub(crate) moving: Arc<LogExtents>,
 }
 
@@ -163,7 +168,7 @@ impl Checkpoint {
     /// What failed. The store is as before on disk, and whatever was written is taken away or never named.
     pub fn run(self, log: &dyn LogSource) -> Result<CheckpointDone, CheckpointError> {
         let mut writer = RunWriter::new(&self.files, self.options.file_bytes_max, self.active, self.next_file);
-        let Moved { records, placed, copied_bytes, stuck } = match self.move_payload(log, &mut writer) {
+        let Moved { records, placed, copied_bytes, stuck, swept } = match self.move_payload(log, &mut writer) {
             Ok(moved) => moved,
             Err((fault, sound)) => {
                 let next_file = writer.next_file();
@@ -173,7 +178,7 @@ impl Checkpoint {
             }
         };
         let head = Head { applied: self.applied, meta: self.meta.clone(), file_next: writer.next_file() };
-        match self.write_index(records, &head) {
+        match self.write_index(records, &head, swept) {
             Ok(index) => {
                 let (active, next_file, grown) = (writer.active(), writer.next_file(), writer.grown());
                 let after = After { index, active, next_file, orphans: Vec::new(), grown };
@@ -195,11 +200,13 @@ impl Checkpoint {
     }
 
     /// Appends a delta, or writes a new base when the deltas would outgrow the old one.
-    fn write_index(&self, records: Vec<Record>, head: &Head) -> Result<Position, IndexFault> {
+    ///
+    /// What was `swept` always needs a new base: of objects that are not in memory, the base says the newest.
+    fn write_index(&self, records: Vec<Record>, head: &Head, swept: bool) -> Result<Position, IndexFault> {
         let added: usize = records.iter().map(Record::encoded_bytes).sum();
         let bounds = (self.options.index_delta_bytes_min, self.options.index_delta_bytes_max);
-        let allowed = (self.index.base_bytes / 2).clamp(bounds.0, bounds.1);
-        if self.index.appendable && self.index.delta_bytes(added as u64) <= allowed {
+        let allowed = (self.index.base.bytes / 2).clamp(bounds.0, bounds.1);
+        if !swept && self.index.appendable && self.index.delta_bytes(added as u64) <= allowed {
             self.append(&records, head)
         } else {
             self.fold(records, head)
@@ -208,8 +215,8 @@ impl Checkpoint {
 
     fn append(&self, records: &[Record], head: &Head) -> Result<Position, IndexFault> {
         let files = &self.files;
-        let result = index::append_delta(&*files.disk, &files.directory, files.owner, &self.index, records, head);
-        let path = || index::path(&files.directory, self.index.generation);
+        let result = index::append_delta(&*files.disk, &files.directory, &self.index, records, head);
+        let path = || index::path(&files.directory, self.index.generation());
         match result {
             Ok(end) => Ok(Position { checkpoint: self.index.checkpoint + 1, end, ..self.index.clone() }),
             Err(AppendFault::Clean(error)) => Err(IndexFault { fault: io_fault(path(), error), index: None }),
@@ -222,11 +229,12 @@ impl Checkpoint {
 
     fn fold(&self, records: Vec<Record>, head: &Head) -> Result<Position, IndexFault> {
         let (disk, directory) = (&*self.files.disk, &self.files.directory);
-        let newest = self.index.stale.iter().copied().max().unwrap_or(0).max(self.index.generation);
+        let newest = self.index.stale.iter().copied().max().unwrap_or(0).max(self.index.generation());
         let generation = newest + 1;
         let temporary = index::temporary_path(directory, generation);
-        let written = index::fold(disk, directory, self.files.owner, &self.index, generation, records, head);
-        let base_bytes = written.map_err(|error| {
+        let target = (generation, self.options.index_block_bytes as usize);
+        let written = index::fold(disk, directory, self.files.owner, &self.index, target, records, head);
+        let base = written.map_err(|error| {
             // What stays of it, the next open removes.
             drop(disk.remove(&temporary));
             IndexFault { fault: scan_fault(directory.clone(), error), index: None }
@@ -239,7 +247,7 @@ impl Checkpoint {
             let index = Position { appendable: false, stale, ..self.index.clone() };
             return Err(IndexFault { fault: io_fault(path, error), index: Some(index) });
         }
-        stale.push(self.index.generation);
+        stale.push(self.index.generation());
         // One that is pinned is copied by somebody; a later base takes its place all the same.
         if !self.files.pinned() {
             stale.retain(|old| match disk.remove(&index::path(directory, *old)) {
@@ -247,16 +255,7 @@ impl Checkpoint {
                 Err(error) => error.kind() != io::ErrorKind::NotFound,
             });
         }
-        let checkpoint = self.index.checkpoint + 1;
-        Ok(Position {
-            generation,
-            checkpoint,
-            base_bytes,
-            base_checkpoint: checkpoint,
-            end: base_bytes,
-            appendable: true,
-            stale,
-        })
+        Ok(Position::of(Arc::new(base), stale))
     }
 }
 
@@ -293,7 +292,7 @@ pub(crate) fn file_fault(error: FileError) -> CheckpointFault {
     }
 }
 
-fn scan_fault(path: PathBuf, error: ScanError) -> CheckpointFault {
+pub(crate) fn scan_fault(path: PathBuf, error: ScanError) -> CheckpointFault {
     match error {
         ScanError::Io(source) => io_fault(path, source),
         other => CheckpointFault::Damaged { path, what: other.to_string() },

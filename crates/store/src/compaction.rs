@@ -17,14 +17,30 @@ pub(crate) enum Relaid {
 }
 
 /// What one checkpoint moves out of mostly dead files.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Plan {
     victims: BTreeSet<u32>,
     /// By object: extents that begin below this object offset move if they lie in a victim.
     below: BTreeMap<u64, u64>,
+    /// Bytes chosen, and how many may be.
+    bytes: u64,
+    bytes_max: u64,
 }
 
 impl Plan {
+    /// Chooses what of an object lies in victims. `false` if something does not fit any more; the first extent always does.
+    pub fn choose(&mut self, key: u64, extents: &[FileExtent]) -> bool {
+        for extent in extents.iter().filter(|extent| self.victims.contains(&extent.file)) {
+            let length = u64::from(extent.length);
+            if self.bytes > 0 && self.bytes + length > self.bytes_max {
+                return false;
+            }
+            self.bytes += length;
+            self.below.insert(key, extent.end());
+        }
+        true
+    }
+
     pub fn objects(&self) -> impl Iterator<Item = u64> {
         self.below.keys().copied()
     }
@@ -71,32 +87,25 @@ impl Store {
         })
     }
 
-    /// Chooses at most `bytes_max` bytes of live payload, but one extent at the least if there is any; leaves the file
-    /// that is written on if it is mostly dead itself.
-    pub(crate) fn plan_compaction(&mut self, bytes_max: u64) -> Plan {
+    /// Chooses at most `bytes_max` bytes of the live payload of objects in memory, but one extent at the least if there is any;
+    /// leaves the file that is written on if it is mostly dead itself.
+    ///
+    /// Moreover says whether there may be more, of objects that are not in memory.
+    pub(crate) fn plan_compaction(&mut self, bytes_max: u64) -> (Plan, bool) {
         if bytes_max == 0 {
-            return Plan::default();
+            return (Plan::default(), false);
         }
         if self.active_is_dead() {
             self.active = None;
         }
         self.files.take_recalled();
-        let mut plan = Plan { victims: self.victims().collect(), below: BTreeMap::new() };
-        if plan.victims.is_empty() {
-            return plan;
+        let mut plan = Plan { victims: self.victims().collect(), bytes_max, ..Plan::default() };
+        if plan.victims.is_empty() || !self.residents.placed_from(0).all(|(key, extents)| plan.choose(key, extents)) {
+            return (plan, false);
         }
-        let mut bytes = 0;
-        for (key, extents) in self.residents.placed_from(0) {
-            for extent in extents.iter().filter(|extent| plan.victims.contains(&extent.file)) {
-                let length = u64::from(extent.length);
-                if bytes > 0 && bytes + length > bytes_max {
-                    return plan;
-                }
-                bytes += length;
-                plan.below.insert(key, extent.end());
-            }
-        }
-        plan
+        let live: u64 = plan.victims.iter().filter_map(|file| self.usage.get(*file)).map(|file| file.payload).sum();
+        let more = plan.bytes < live.min(bytes_max);
+        (plan, more)
     }
 
     /// The extents of `object` from the one on that holds the byte at `offset`.

@@ -9,7 +9,7 @@
 //! - [`store`]: the store as the thread that applies commands uses it; no I/O
 //! - [`open`]: reading the index, cutting its torn tail, removing leftovers
 //! - [`checkpoint`], `moving`: all the I/O of a checkpoint, for any thread
-//! - `compaction`, `usage`: which files are mostly dead, and what moves out of them
+//! - `compaction`, `sweep`, `usage`: which files are mostly dead, and what moves out of them
 //! - [`residence`], `residents`: which objects are in memory, and how others get there
 //! - [`plan`], [`reader`]: what a read will fetch; fetching and verifying it, for any thread; `buffers`: its memory
 //! - [`cold`]: data files that lie in an object store
@@ -53,6 +53,7 @@ mod residents;
 mod runs;
 pub mod scrub;
 pub mod store;
+mod sweep;
 mod usage;
 pub mod verify;
 
@@ -68,7 +69,7 @@ pub use pin::{Pin, PinnedFile};
 pub use plan::ReadPlan;
 pub use reader::{ReadError, StoreReader};
 pub use residence::{Found, Keep, Lookup, LookupError, Residence, Visited};
-pub use scrub::{Fault, IndexSlice, ScrubCursor, ScrubSlice};
+pub use scrub::{Fault, IndexSlice, ScrubCursor, ScrubSlice, Scrubbed};
 pub use store::{Reclaim, Store, StoreStatus};
 pub use verify::{Verified, verify};
 

@@ -13,7 +13,7 @@ use crate::runs::RunWriter;
 const COPY_BYTES: u64 = 16 * BLOCK_PAYLOAD_BYTES as u64;
 
 /// What failed, and whether the file that was active is sound.
-type Failure = (CheckpointFault, bool);
+pub(crate) type Failure = (CheckpointFault, bool);
 
 /// How an extent was found.
 enum Condition {
@@ -32,6 +32,8 @@ pub(crate) struct Moved {
     pub copied_bytes: u64,
     /// Files with an extent that could not be copied.
     pub stuck: Vec<u32>,
+    /// Whether something moved of objects that are not in memory.
+    pub swept: bool,
 }
 
 impl Checkpoint {
@@ -50,12 +52,13 @@ impl Checkpoint {
                     }
                     added.extend(run);
                     if !added.is_empty() {
-                        moved.placed.push(Placed { key: *key, added: added.clone() });
+                        moved.placed.push(Placed { key: *key, added: added.clone(), replaced: None });
                     }
                     moved.records.push(Record::Object { key: *key, state: state.clone(), front: *front, added });
                 }
             }
         }
+        self.sweep(writer, &mut moved)?;
         writer.sync().map_err(write_fault)?;
         if !writer.made().is_empty() {
             let directory = &self.files.directory;
@@ -67,7 +70,7 @@ impl Checkpoint {
     /// Copies extents out of mostly dead files; neighbours become one run. Returns where all of `relaid` lie then.
     ///
     /// A damaged extent stays where it is, and its file with it: copied, its blocks would bear good checksums.
-    fn relay(
+    pub(crate) fn relay(
         &self,
         key: u64,
         relaid: &[Relaid],

@@ -2,7 +2,7 @@
 
 use crate::cold::{Cold, marker};
 use crate::files::{self, Files};
-use crate::index::{self, Contents, Name, ScanError};
+use crate::index::{self, Name, Opened, ScanError};
 use crate::options::Options;
 use crate::residence::{Keep, Visited};
 use crate::residents::Residents;
@@ -10,7 +10,7 @@ use crate::store::Store;
 use crate::usage::Laid;
 use bytes::Bytes;
 use highwater_base::OwnerId;
-use highwater_disk::{Disk, File, OpenMode};
+use highwater_disk::{Disk, OpenMode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -82,6 +82,7 @@ pub(crate) fn scan_error(path: PathBuf, error: ScanError) -> OpenError {
     match error {
         ScanError::Io(source) => OpenError::Io { path, source },
         ScanError::Version(version) => OpenError::Version { path, version },
+        ScanError::Refused { key, what } => OpenError::Refused { key, what },
         other => OpenError::Damaged { path, what: other.to_string() },
     }
 }
@@ -118,13 +119,14 @@ impl Listing {
 /// Makes the folder and an empty index in it, durably.
 ///
 /// The names above come first, so that an index that can be seen has durable names above it.
-fn create(disk: &dyn Disk, directory: &Path, owner: OwnerId) -> Result<(), OpenError> {
+fn create(disk: &dyn Disk, directory: &Path, owner: OwnerId, options: &Options) -> Result<(), OpenError> {
     disk.create_directory(directory).map_err(io_error(directory))?;
     for above in directory.ancestors().skip(1).take(2).filter(|above| !above.as_os_str().is_empty()) {
         disk.sync_directory(above).map_err(io_error(above))?;
     }
     let path = index::path(directory, 1);
-    index::write_base(disk, directory, owner, (1, 0), |_| Ok(index::Head { file_next: 1, ..Default::default() }))
+    let head = index::Head { file_next: 1, ..Default::default() };
+    index::write_base(disk, directory, owner, (1, 0), options.index_block_bytes as usize, |_| Ok(head))
         .map_err(|error| scan_error(path.clone(), error))?;
     disk.rename(&index::temporary_path(directory, 1), &path).map_err(io_error(&path))
 }
@@ -137,21 +139,20 @@ pub struct Opening {
     options: Options,
     listing: Listing,
     index: PathBuf,
-    file: Arc<dyn File>,
-    contents: Contents,
+    opened: Opened,
 }
 
 impl Opening {
     /// The position that the last checkpoint covers; the log is replayed from the next one on.
     #[must_use]
     pub fn applied(&self) -> u64 {
-        self.contents.head.applied
+        self.opened.head.applied
     }
 
     /// The caller's bytes of that checkpoint.
     #[must_use]
     pub fn meta(&self) -> &Bytes {
-        &self.contents.head.meta
+        &self.opened.head.meta
     }
 
     /// Goes through all objects, in order of their keys, and asks of each whether it is to be resident. Removes what a crash
@@ -160,27 +161,32 @@ impl Opening {
     /// A damaged index, a missing data file, the disk's error, or `Refused` with what `visit` said. No file was changed then,
     /// unless the disk failed while leftovers were removed.
     pub fn load(self, visit: &mut dyn FnMut(Visited) -> Result<Keep, String>) -> Result<Store, OpenError> {
-        let Self { disk, directory, owner, options, listing, index, file, contents } = self;
-        let named: BTreeSet<u32> = contents.objects.values().flat_map(|image| &image.extents).map(|e| e.file).collect();
+        let Self { disk, directory, owner, options, listing, index, opened } = self;
+        let (head, mut residents, mut laid) = (opened.head.clone(), Residents::default(), Laid::default());
+        let loaded = opened.read(&mut |key, image, evictable| {
+            image.extents.iter().for_each(|extent| laid.add(extent));
+            let visited = Visited { key, state: image.state, evictable };
+            let keep = visit(visited).map_err(|what| ScanError::Refused { key, what })?;
+            if keep == Keep::Resident || !evictable {
+                residents.insert(key, image.extents);
+            }
+            Ok(())
+        });
+        let loaded = loaded.map_err(|error| scan_error(index.clone(), error))?;
+        let named: BTreeSet<u32> = laid.usage.iter().map(|(file, _)| file).collect();
         let cold = read_markers(&*disk, &directory, owner, &listing, &named)?;
         let here = here(&directory, &listing, &named, &cold, &options)?;
-        index::settle(&*file, &contents).map_err(io_error(&index))?;
+        loaded.settle().map_err(io_error(&index))?;
         tidy(&*disk, &directory, &listing, &here)?;
         let newest = listing.data.last().max(listing.markers.last()).map_or(0, |file| file + 1);
-        let next_file = contents.head.file_next.max(newest);
+        let next_file = head.file_next.max(newest);
         let files = Files::new(disk, directory, owner, options.handles_max);
         let files = Arc::new(files.with_cold(options.cold.clone(), cold));
-        let (mut residents, mut laid) = (Residents::default(), Laid::default());
-        for (key, image) in contents.objects {
-            let refused = |what| OpenError::Refused { key, what };
-            visit(Visited { key, state: image.state, evictable: false }).map_err(refused)?;
-            image.extents.iter().for_each(|extent| laid.add(extent));
-            residents.insert(key, image.extents);
-        }
-        let mut store = Store::new(files, options, contents.position, residents, laid, next_file);
+        let torn_bytes = loaded.torn_bytes;
+        let mut store = Store::new(files, options, loaded, residents, laid, next_file);
         store.measure(&named);
-        store.applied = contents.head.applied;
-        store.torn_bytes = contents.torn_bytes;
+        store.applied = head.applied;
+        store.torn_bytes = torn_bytes;
         Ok(store)
     }
 }
@@ -201,13 +207,15 @@ impl Store {
                 let what = "there are data files, but no index".into();
                 return Err(OpenError::Damaged { path: directory.into(), what });
             }
-            create(&*disk, directory, owner)?;
+            create(&*disk, directory, owner, &options)?;
             listing = Listing::of(&*disk, directory)?;
         }
         let generation = listing.generations.pop_last().expect("there is one, or it was just made");
         let index = index::path(directory, generation);
-        let (file, contents) = load(&*disk, &index, owner, generation)?;
-        Ok(Opening { disk, directory: directory.into(), owner, options, listing, index, file, contents })
+        let file = disk.open(&index, OpenMode::Write).map_err(io_error(&index))?;
+        let opened = index::open(file, index.clone(), owner, generation);
+        let opened = opened.map_err(|error| scan_error(index.clone(), error))?;
+        Ok(Opening { disk, directory: directory.into(), owner, options, listing, index, opened })
     }
 
     /// Opens a store with every object resident.
@@ -244,13 +252,6 @@ impl Store {
         }
         self.judge_files();
     }
-}
-
-/// Reads an index.
-fn load(disk: &dyn Disk, path: &Path, owner: OwnerId, generation: u64) -> Result<(Arc<dyn File>, Contents), OpenError> {
-    let file = disk.open(path, OpenMode::Write).map_err(io_error(path))?;
-    let contents = index::load(&*file, owner, generation).map_err(|error| scan_error(path.into(), error))?;
-    Ok((file, contents))
 }
 
 /// Where the data files with a marker are. A marker that does not read matters only where the file is not.

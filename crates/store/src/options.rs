@@ -10,9 +10,12 @@ pub struct Options {
     pub file_bytes_max: u32,
     /// Bytes of deltas that never cause a new base of the index.
     pub index_delta_bytes_min: u64,
-    /// Bytes of deltas that always do: reading them is part of every start, and memory holds them while a new base is
-    /// written.
+    /// Bytes of deltas that always do: what has records in a delta stays in memory, and all of a delta is there while a new
+    /// base is written. With the 17 groups of a node, 2 MiB of each are half of the 64 MiB that hot metadata may take.
     pub index_delta_bytes_max: u64,
+    /// Bytes of a block of the index's base: what is read to find one object that is not in memory. Smaller ones are for
+    /// tests.
+    pub index_block_bytes: u32,
     /// Data files that are kept open for reads. With 16 groups on a node, 16 each are 256 of the 1,024 descriptors that a
     /// process may have by default.
     pub handles_max: usize,
@@ -25,7 +28,8 @@ impl Default for Options {
         Self {
             file_bytes_max: FILE_BYTES_MAX,
             index_delta_bytes_min: 1 << 20,
-            index_delta_bytes_max: 16 << 20,
+            index_delta_bytes_max: 2 << 20,
+            index_block_bytes: 32 << 10,
             handles_max: 16,
             cold: None,
         }

@@ -81,7 +81,8 @@ impl Store {
             return None;
         }
         let name = |path: PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let index = PinnedFile { name: name(index::path(Path::new(""), self.index.generation)), bytes: self.index.end };
+        let index =
+            PinnedFile { name: name(index::path(Path::new(""), self.index.generation())), bytes: self.index.end };
         let data = self.usage.iter().map(|(file, found)| {
             let bytes = self.active.filter(|active| active.file == file).map_or(found.bytes, |a| u64::from(a.end));
             PinnedFile { name: name(files::path(Path::new(""), file)), bytes }

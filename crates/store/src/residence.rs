@@ -14,10 +14,13 @@
 //! An object of which base and memory say the same. One that changed since the base was written, also one that has records in
 //! a delta, stays until the next base: so deltas bound what must be in memory, and one read of the base finds an object.
 
+use crate::index::{Base, Identity, Image, ScanError};
 use crate::store::Store;
 use bytes::Bytes;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Where the newest that is known of an object stands.
@@ -54,8 +57,10 @@ pub struct Visited {
 /// What a lookup found out about one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
+    /// The index whose base said so.
+    identity: Identity,
     key: u64,
-    state: Option<Bytes>,
+    image: Option<Image>,
 }
 
 impl Found {
@@ -68,7 +73,7 @@ impl Found {
     /// The object's state, empty if it was never given one; `None` if there is no such object.
     #[must_use]
     pub fn state(&self) -> Option<&Bytes> {
-        self.state.as_ref()
+        self.image.as_ref().map(|image| &image.state)
     }
 }
 
@@ -95,16 +100,59 @@ pub enum LookupError {
     },
 }
 
-/// Finds objects on disk, in the index as it was when this was taken; for any thread.
+impl LookupError {
+    fn new(path: PathBuf, error: ScanError) -> Self {
+        match error {
+            ScanError::Io(source) => Self::Io { path, source },
+            ScanError::Damaged { position, what } => Self::Damaged { path, position, what },
+            other => Self::Damaged { path, position: 0, what: other.to_string() },
+        }
+    }
+}
+
+/// Finds objects on disk, in the index's base as it was when this was taken; for any thread.
 #[derive(Debug, Clone)]
-pub struct Lookup {}
+pub struct Lookup {
+    base: Arc<Base>,
+}
 
 impl Lookup {
     /// Reads what the index says of these objects, in the order of `keys`. Blocks that hold several are read once.
     /// # Errors
     /// A damaged index, by its place, or the disk's error; nothing was found out about any of them then.
     pub fn find(&self, keys: &[u64]) -> Result<Vec<Found>, LookupError> {
-        Ok(keys.iter().map(|key| Found { key: *key, state: None }).collect())
+        let images = self.base.find(keys).map_err(|error| LookupError::new(self.base.path.clone(), error))?;
+        let found = |(key, image)| Found { identity: self.base.identity, key, image };
+        Ok(keys.iter().copied().zip(images).map(found).collect())
+    }
+}
+
+/// Objects that are remembered as absent at the most, the last ones: they are used at once, or looked up again.
+const KNOWN_ABSENT_MAX: usize = 4096;
+
+/// Absent objects of which the base's table could not tell.
+#[derive(Debug, Default)]
+pub(crate) struct KnownAbsent {
+    keys: BTreeSet<u64>,
+    /// Oldest first.
+    order: VecDeque<u64>,
+}
+
+impl KnownAbsent {
+    fn insert(&mut self, key: u64) {
+        if self.keys.insert(key) {
+            self.order.push_back(key);
+        }
+        if self.order.len() > KNOWN_ABSENT_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.keys.remove(&oldest);
+        }
+    }
+
+    /// Another base says something else.
+    pub fn clear(&mut self) {
+        *self = Self::default();
     }
 }
 
@@ -112,13 +160,22 @@ impl Store {
     /// Where the newest that is known of an object stands. Does no I/O.
     #[must_use]
     pub fn residence(&self, key: u64) -> Residence {
-        if self.is_resident(key) { Residence::Resident } else { Residence::Absent }
+        if self.is_resident(key) {
+            return Residence::Resident;
+        }
+        // Memory knows of every change since the base: what changed and is not here was removed.
+        let stored = !self.is_changed(key) && !self.known_absent.keys.contains(&key) && self.index.base.may_hold(key);
+        if stored { Residence::Stored } else { Residence::Absent }
+    }
+
+    pub(crate) fn assert_in_memory(&self, key: u64) {
+        assert!(self.residence(key) != Residence::Stored, "object {key} is on disk and was not looked up");
     }
 
     /// What finds the objects that are not resident. Cheap, and does no I/O.
     #[must_use]
     pub fn lookup(&self) -> Lookup {
-        Lookup {}
+        Lookup { base: Arc::clone(&self.index.base) }
     }
 
     /// Takes in what a lookup found: the object is resident then, or, if there is none, known to be absent.
@@ -126,8 +183,15 @@ impl Store {
     /// `false` if it changed nothing: the object is not (or no more) one that is only stored, or the index was written anew
     /// since the lookup was taken. [`Self::residence`] tells which; a stored one is looked up again.
     pub fn admit(&mut self, found: &Found) -> bool {
-        let _ = found;
-        false
+        // What an older base said may be what an object was before it changed, moved or went.
+        if found.identity != self.index.base.identity || self.residence(found.key) != Residence::Stored {
+            return false;
+        }
+        match &found.image {
+            Some(image) => self.residents.insert(found.key, image.extents.clone()),
+            None => self.known_absent.insert(found.key),
+        }
+        true
     }
 
     /// Takes note of an object that comes into being without payload. For one with payload [`Self::append`] does it too.
@@ -135,19 +199,36 @@ impl Store {
     /// # Panics
     /// If it is stored and not resident.
     pub fn create(&mut self, key: u64) {
+        self.assert_in_memory(key);
+        if !self.is_resident(key) {
+            self.created.insert(key);
+        }
         self.residents.ensure(key);
     }
 
     /// Lets an object leave memory. `false` if it must stay: it is not resident, or changed since the index's base was
     /// written. A change that only the caller knows of yet counts: it does not evict what the next checkpoint is to be told.
     pub fn evict(&mut self, key: u64) -> bool {
-        let _ = key;
-        false
+        if !self.residents.contains(key) || self.is_changed(key) {
+            return false;
+        }
+        assert!(
+            self.index.base.may_hold(key),
+            "object {key} did not change since the base, and the base does not hold it"
+        );
+        self.residents.remove(key);
+        true
     }
 
     /// Objects that are resident, and about how many bytes of memory the store itself takes for them.
     #[must_use]
     pub fn resident(&self) -> (u64, u64) {
         (self.residents.count(), self.residents.bytes())
+    }
+
+    /// Bytes of memory that all other objects take: the index's table.
+    #[must_use]
+    pub fn table_bytes(&self) -> u64 {
+        self.index.base.table.bytes()
     }
 }

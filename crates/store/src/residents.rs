@@ -80,6 +80,11 @@ impl Residents {
         self.placed.range(key..).map(|(key, extents)| (*key, extents.as_slice()))
     }
 
+    /// Objects without extents, from a key on.
+    pub fn bare_from(&self, key: u64) -> impl Iterator<Item = u64> {
+        self.bare.range(key..).copied()
+    }
+
     /// Number of objects with extents.
     pub fn placed_count(&self) -> u64 {
         self.placed.len() as u64

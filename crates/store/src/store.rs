@@ -4,13 +4,15 @@ use crate::checkpoint::{After, Checkpoint, CheckpointDone, CheckpointError, LogE
 use crate::compaction::Plan;
 use crate::extent::{self, FileExtent, LogExtent};
 use crate::files::Files;
-use crate::index::Position;
+use crate::index::{self, Position};
 use crate::log::LogSource;
 use crate::options::Options;
 use crate::plan::{PIECES_MAX, Piece, ReadPlan};
 use crate::reader::StoreReader;
+use crate::residence::KnownAbsent;
 use crate::residents::Residents;
 use crate::runs::Active;
+use crate::sweep::Sweep;
 use crate::usage::{Laid, Usage};
 use bytes::Bytes;
 use highwater_base::limits::READ_BYTES_MAX;
@@ -21,8 +23,9 @@ use std::sync::Arc;
 
 /// Where the payload of one owner's objects lies.
 ///
-/// Memory holds places, never payload: for an object 24 bytes an extent and about 50 more, for each append that was not
-/// moved yet about 40 bytes.
+/// Memory holds places, never payload, and of resident objects alone: for each 24 bytes an extent and about 50 more, and 10
+/// for one that has records in a delta; for each append that was not moved yet about 40 bytes. Any other object takes about
+/// one and a half bytes ([`crate::residence`]).
 pub struct Store {
     pub(crate) files: Arc<Files>,
     pub(crate) options: Options,
@@ -37,6 +40,12 @@ pub struct Store {
     fronts: BTreeMap<u64, u64>,
     /// States that a failed checkpoint did not get to store.
     carried: BTreeMap<u64, Option<Bytes>>,
+    /// Objects that came into being and have no record in the index yet.
+    pub(crate) created: BTreeSet<u64>,
+    /// Objects with records in deltas: the base does not say the newest of them.
+    pub(crate) touched: BTreeSet<u64>,
+    /// Objects that a lookup did not find in this base, although its table could not tell.
+    pub(crate) known_absent: KnownAbsent,
     /// What each data file holds that memory or the index on disk names.
     pub(crate) usage: Usage,
     /// Files with a damaged extent, which therefore cannot be emptied.
@@ -64,6 +73,8 @@ struct InFlight {
     fronts: BTreeMap<u64, u64>,
     /// Objects removed since it was begun: what it does about them is void.
     removed_since: BTreeSet<u64>,
+    /// The objects of which it writes records, in order, and whether they are there after it.
+    recorded: Vec<(u64, bool)>,
     dying: Vec<FileExtent>,
 }
 
@@ -73,6 +84,22 @@ struct Changes<'a> {
     removed: &'a BTreeSet<u64>,
     fronts: &'a BTreeMap<u64, u64>,
     moving: &'a LogExtents,
+}
+
+/// The objects of which a checkpoint writes records, and whether they are there after it.
+fn recorded(work: &[Work]) -> Vec<(u64, bool)> {
+    let mut recorded: Vec<(u64, bool)> = Vec::with_capacity(work.len());
+    for work in work {
+        let (key, alive) = match work {
+            Work::Remove { key } => (*key, false),
+            Work::Store { key, .. } => (*key, true),
+        };
+        match recorded.last_mut() {
+            Some(last) if last.0 == key => last.1 = alive,
+            _ => recorded.push((key, alive)),
+        }
+    }
+    recorded
 }
 
 /// Figures for a status page.
@@ -122,7 +149,7 @@ impl Store {
     pub(crate) fn new(
         files: Arc<Files>,
         options: Options,
-        index: Position,
+        index: index::Loaded,
         residents: Residents,
         laid: Laid,
         next_file: u32,
@@ -140,12 +167,15 @@ impl Store {
             removed: BTreeSet::new(),
             fronts: BTreeMap::new(),
             carried: BTreeMap::new(),
+            created: BTreeSet::new(),
+            touched: index.touched,
+            known_absent: KnownAbsent::default(),
             usage,
             stuck: BTreeSet::new(),
             compaction_due: false,
             dying: Vec::new(),
             orphans: Vec::new(),
-            index,
+            index: index.position,
             active,
             next_file,
             applied: 0,
@@ -157,12 +187,16 @@ impl Store {
     /// Takes note of bytes appended to an object, at `start` in it: the part `within` of a frame's payload.
     ///
     /// # Panics
-    /// If the object's bytes do not end at `start`: a gap or an overlap would be served as data.
+    /// If the object's bytes do not end at `start`: a gap or an overlap would be served as data. If the object is stored and
+    /// not resident: what it had would not be served.
     pub fn append(&mut self, object: u64, start: u64, source: Location, within: Range<u32>) {
         if within.is_empty() {
             return;
         }
         let end = self.end(object);
+        if end.is_none() {
+            self.assert_in_memory(object);
+        }
         assert!(end.is_none_or(|end| end == start), "object {object} ends at {end:?} and is appended to at {start}");
         let next = LogExtent { start, source, within };
         self.fresh_bytes += next.length();
@@ -173,7 +207,12 @@ impl Store {
     }
 
     /// Forgets an object. Its bytes leave the disk after the next checkpoint.
+    ///
+    /// # Panics
+    /// If it is stored and not resident: its bytes would stay.
     pub fn remove(&mut self, object: u64) {
+        self.assert_in_memory(object);
+        self.created.remove(&object);
         self.dying.extend(self.residents.remove(object));
         let fresh = self.fresh.remove(&object).unwrap_or_default();
         self.fresh_bytes -= fresh.iter().map(LogExtent::length).sum::<u64>();
@@ -192,7 +231,11 @@ impl Store {
     ///
     /// They leave the disk with the data files that hold nothing else, after the next checkpoint. Until then, and of the block
     /// that `front` lies in for longer, a read from below may still find them.
+    ///
+    /// # Panics
+    /// As [`Self::remove`].
     pub fn release_front(&mut self, object: u64, front: u64) {
+        self.assert_in_memory(object);
         self.residents.change(object, |extents| extent::release(extents, front, |gone| self.dying.push(gone)));
         if let Some(extents) = self.fresh.get_mut(&object) {
             self.fresh_bytes -= extent::release_logged(extents, front);
@@ -228,8 +271,12 @@ impl Store {
     ///
     /// The plan covers at most [`READ_BYTES_MAX`] bytes and [`PIECES_MAX`] pieces, so that it may stop early. It is empty
     /// if the object has no byte at `from`.
+    ///
+    /// # Panics
+    /// If the object is stored and not resident: nothing would be served for what it has.
     #[must_use]
     pub fn plan_read(&self, object: u64, from: u64, length_max: u64) -> ReadPlan {
+        self.assert_in_memory(object);
         let (stored, moving, fresh) = self.parts(object);
         let limit = from.saturating_add(length_max.min(READ_BYTES_MAX));
         let mut plan = ReadPlan { object, range: from..from, pieces: Vec::new() };
@@ -258,6 +305,15 @@ impl Store {
     /// Whether memory has the newest that is known of an object.
     pub(crate) fn is_resident(&self, object: u64) -> bool {
         self.residents.contains(object) || self.fresh.contains_key(&object) || !self.moving(object).is_empty()
+    }
+
+    /// Whether an object changed since the index's base was written, so that the base does not say the newest.
+    pub(crate) fn is_changed(&self, object: u64) -> bool {
+        let since = self.fresh.contains_key(&object) || self.fronts.contains_key(&object);
+        let whole =
+            self.created.contains(&object) || self.removed.contains(&object) || self.carried.contains_key(&object);
+        let recorded = |flight: &InFlight| flight.recorded.binary_search_by_key(&object, |(key, _)| *key).is_ok();
+        since || whole || self.in_flight.as_ref().is_some_and(recorded) || self.touched.contains(&object)
     }
 
     /// A reader of this store's payload; clones of one reader share their open files.
@@ -317,9 +373,15 @@ impl Store {
             all.entry(*key).or_insert(None);
         }
         let moving = Arc::new(std::mem::take(&mut self.fresh));
-        let compaction = self.plan_compaction(bytes_max);
+        let (compaction, more) = self.plan_compaction(bytes_max);
         let work =
             self.work(Changes { states: &all, removed: &removed, fronts: &fronts, moving: &moving }, &compaction);
+        let recorded = recorded(&work);
+        let sweep = more.then(|| {
+            let except: BTreeSet<u64> =
+                recorded.iter().map(|(key, _)| *key).chain(self.touched.iter().copied()).collect();
+            Box::new(Sweep { plan: compaction, except: except.into_iter().collect() })
+        });
         self.in_flight = Some(InFlight {
             moving: moving.clone(),
             moving_bytes: std::mem::take(&mut self.fresh_bytes),
@@ -327,6 +389,7 @@ impl Store {
             removed,
             fronts,
             removed_since: BTreeSet::new(),
+            recorded,
             dying: std::mem::take(&mut self.dying),
         });
         Checkpoint {
@@ -338,6 +401,7 @@ impl Store {
             applied,
             meta,
             work,
+            sweep,
             moving,
         }
     }
@@ -400,6 +464,12 @@ impl Store {
                 self.dying.extend(placed.added);
                 continue;
             }
+            if let Some(replaced) = placed.replaced
+                && !self.residents.contains(placed.key)
+            {
+                released.extend(replaced);
+                continue;
+            }
             let from = placed.added.first().map_or(u64::MAX, |first| first.start);
             let mut added = placed.added;
             // What was given up since it was begun went to where it had no names any more.
@@ -419,7 +489,9 @@ impl Store {
             });
         }
         self.applied = done.applied;
+        let folded = !Arc::ptr_eq(&self.index.base, &done.after.index.base);
         self.take_in(done.after);
+        self.note_recorded(&flight.recorded, folded);
         released.iter().for_each(|extent| self.usage.release(extent));
         // The file that is written on goes too once nothing lives in it: a deleted stream gives all its bytes back.
         self.active = self.active.filter(|active| self.usage.get(active.file).is_some_and(|file| file.payload > 0));
@@ -432,6 +504,19 @@ impl Store {
         }
         self.judge_files();
         Reclaim { files: self.files.clone(), numbers }
+    }
+
+    /// Takes note of the objects that the index has records of now, in a delta or in a new base.
+    fn note_recorded(&mut self, recorded: &[(u64, bool)], folded: bool) {
+        for (key, _) in recorded.iter().filter(|(_, alive)| *alive) {
+            self.created.remove(key);
+        }
+        if folded {
+            self.touched.clear();
+            self.known_absent.clear();
+        } else {
+            self.touched.extend(recorded.iter().map(|(key, _)| *key));
+        }
     }
 
     /// Takes a failed checkpoint back: everything is as before it was begun, and the next one does its work too.

@@ -35,23 +35,26 @@ pub fn verify(disk: Arc<dyn Disk>, directory: &Path, owner: OwnerId, pace: Pace<
     };
     let path = index::path(directory, generation);
     let file = disk.open(&path, OpenMode::Read).map_err(io_error(&path))?;
-    let contents = index::load(&*file, owner, generation).map_err(|error| scan_error(path.clone(), error))?;
+    let damaged = |error| scan_error(path.clone(), error);
+    let opened = index::open(file, path.clone(), owner, generation).map_err(damaged)?;
     let mut verified = Verified {
-        applied: contents.head.applied,
-        meta: contents.head.meta,
-        bytes: contents.position.end,
+        applied: opened.head.applied,
+        meta: opened.head.meta.clone(),
+        bytes: opened.end,
         ..Verified::default()
     };
-    if contents.torn_bytes > 0 {
-        let what = format!("{} bytes behind the last whole checkpoint", contents.torn_bytes);
-        verified.faults.push(Fault { path, position: contents.position.end, what, object: None });
+    if opened.torn_bytes > 0 {
+        let what = format!("{} bytes behind the last whole checkpoint", opened.torn_bytes);
+        verified.faults.push(Fault { path: path.clone(), position: opened.end, what, object: None });
     }
     let files = Arc::new(Files::new(disk, directory.into(), owner, 1));
-    for (key, image) in contents.objects {
+    let read = opened.read(&mut |key, image, _| {
         let extents: Vec<_> = image.extents.iter().map(|extent| (key, *extent)).collect();
         extents.iter().for_each(|(_, extent)| files.name(extent.file));
         verified.bytes += check_extents(&files, &extents, pace, &mut verified.faults);
         verified.objects.push((key, image.state));
-    }
+        Ok(())
+    });
+    read.map_err(damaged)?;
     Ok(verified)
 }

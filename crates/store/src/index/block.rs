@@ -1,6 +1,7 @@
 //! Blocks of the index file: their headers, and the writer that lays a checkpoint's records down in them.
 
 use super::record::Record;
+use super::table::{Table, TableBuilder};
 use bytes::Bytes;
 use highwater_base::OwnerId;
 use highwater_base::codec::Writer;
@@ -8,7 +9,7 @@ use highwater_disk::File;
 use std::io;
 
 /// The format version of index files.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 pub(crate) const HEADER_BYTES: usize = 48;
 /// Deltas begin on multiples of this, so that a write never touches a page that was synced before.
@@ -16,8 +17,8 @@ pub(crate) const ALIGNMENT: u64 = 4096;
 /// A body never asks for more memory than this; it is checked before anything is allocated. Sixteen times the largest
 /// record that any caller makes (a stream with 4,096 producers, below 4 MiB).
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 20;
-/// Records are collected up to about this much for one write.
-const BODY_BYTES_TARGET: usize = 1 << 20;
+/// Records of a delta are collected up to about this much for one write.
+pub(crate) const DELTA_BODY_BYTES: usize = 1 << 20;
 
 const MAGIC: [u8; 4] = *b"HWIX";
 const LAST: u8 = 1;
@@ -114,11 +115,25 @@ pub(crate) struct BlockWriter<'a> {
     checkpoint: u64,
     number: u32,
     body: Writer,
+    /// A body ends before it would outgrow this, unless one record does.
+    body_bytes: usize,
+    table: TableBuilder,
+}
+
+/// Which checkpoint's blocks are written, and how large they become.
+pub(crate) struct Layout {
+    pub kind: Kind,
+    pub identity: Identity,
+    pub checkpoint: u64,
+    /// Bytes of a body, unless one record needs more.
+    pub body_bytes: usize,
 }
 
 impl<'a> BlockWriter<'a> {
-    pub fn new(file: &'a dyn File, position: u64, kind: Kind, identity: Identity, checkpoint: u64) -> Self {
-        Self { file, position, kind, identity, checkpoint, number: 0, body: Writer::new() }
+    pub fn new(file: &'a dyn File, position: u64, layout: Layout) -> Self {
+        let Layout { kind, identity, checkpoint, body_bytes } = layout;
+        let (body, table) = (Writer::new(), TableBuilder::default());
+        Self { file, position, kind, identity, checkpoint, number: 0, body, body_bytes, table }
     }
 
     /// Adds a record.
@@ -129,20 +144,24 @@ impl<'a> BlockWriter<'a> {
         if length > BODY_BYTES_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "an object's state exceeds 64 MiB"));
         }
-        if !self.body.is_empty() && self.body.len() + length > BODY_BYTES_TARGET {
+        if !self.body.is_empty() && self.body.len() + length > self.body_bytes {
             self.flush(false)?;
         }
         record.encode(&mut self.body);
+        if let (Kind::Base, Some(key)) = (self.kind, record.key()) {
+            self.table.key(key);
+        }
         Ok(())
     }
 
-    /// Adds the checkpoint record and writes what is left; returns the position behind the last block. Syncs nothing.
+    /// Adds the checkpoint record and writes what is left; returns the position behind the last block, and where the
+    /// objects of a base lie. Syncs nothing.
     /// # Errors
     /// As [`BlockWriter::record`].
-    pub fn finish(mut self, head: &super::Head) -> io::Result<u64> {
+    pub fn finish(mut self, head: &super::Head) -> io::Result<(u64, Table)> {
         self.record(&Record::Checkpoint(head.clone()))?;
         self.flush(true)?;
-        Ok(self.position)
+        Ok((self.position, self.table.finish()))
     }
 
     fn flush(&mut self, last: bool) -> io::Result<()> {
@@ -160,6 +179,7 @@ impl<'a> BlockWriter<'a> {
         block.extend_from_slice(&header.encode());
         block.extend_from_slice(&body);
         self.file.write_at(&block, self.position)?;
+        self.table.block(self.position, block.len() as u32);
         self.position += block.len() as u64;
         self.number += 1;
         Ok(())

@@ -1,18 +1,19 @@
-//! A new base from the old one, the deltas behind it and one checkpoint more.
+//! A base and changes, merged in order of the keys: what an open reads, and a new base from an old one.
 
-use super::block::Identity;
+use super::base::Base;
 use super::record::{Change, Head, Image, Record};
 use super::scan::{Reached, Scan, ScanError};
-use super::{Position, path, write_base};
+use super::table::{Table, TableBuilder};
+use super::{Position, write_base};
 use highwater_base::OwnerId;
 use highwater_base::codec::DecodeError;
-use highwater_disk::{Disk, OpenMode};
+use highwater_disk::Disk;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-type Changes = BTreeMap<u64, Change>;
+pub(crate) type Changes = BTreeMap<u64, Change>;
 
-fn take_in(changes: &mut Changes, record: Record) -> Result<(), ScanError> {
+pub(super) fn take_in(changes: &mut Changes, record: Record) -> Result<(), ScanError> {
     match record {
         Record::Object { key, state, front, added } => {
             changes.entry(key).or_insert_with(Change::none).apply(state, front, &added)?;
@@ -24,7 +25,7 @@ fn take_in(changes: &mut Changes, record: Record) -> Result<(), ScanError> {
 }
 
 /// Writes the base of `generation` under its temporary name and syncs it: the index at `old` with `records` and `head` as
-/// one checkpoint more. Returns its bytes.
+/// one checkpoint more.
 ///
 /// The old base is merged as it is read; memory holds the deltas, whose size is bounded, and one object.
 /// # Errors
@@ -34,33 +35,51 @@ pub(crate) fn fold(
     directory: &Path,
     owner: OwnerId,
     old: &Position,
-    generation: u64,
+    (generation, body_bytes): (u64, usize),
     records: Vec<Record>,
     head: &Head,
-) -> Result<u64, ScanError> {
-    let file = disk.open(&path(directory, old.generation), OpenMode::Read)?;
-    let scan = Scan::new(&*file, Identity { owner, generation: old.generation })?.up_to(old.end)?;
+) -> Result<Base, ScanError> {
+    let scan = Scan::new(&*old.base.file, old.base.identity)?.up_to(old.end)?;
     let mut changes = Changes::new();
-    let base = Reached { checkpoint: old.base_checkpoint, start: 0, end: old.base_bytes, head: Head::default() };
+    let (checkpoint, end) = (old.base.checkpoint, old.base.bytes);
+    let base = Reached { checkpoint, start: 0, end, head: Head::default() };
     let reached = scan.deltas(base, &mut |record| take_in(&mut changes, record))?;
     if (reached.checkpoint, reached.end) != (old.checkpoint, old.end) {
         let what = format!("the delta of checkpoint {} is bad", reached.checkpoint + 1);
         return Err(ScanError::Damaged { position: reached.end, what });
     }
     records.into_iter().try_for_each(|record| take_in(&mut changes, record))?;
-    write_base(disk, directory, owner, (generation, old.checkpoint + 1), |emit| {
-        let mut merge = Merge { changes, current: None, emit };
-        scan.base(&mut |record| merge.base_record(record))?;
-        merge.finish()?;
+    write_base(disk, directory, owner, (generation, old.checkpoint + 1), body_bytes, |emit| {
+        merge(&scan, changes, &mut |key, image, _| image.records(key).try_for_each(|record| emit(&record)))?;
         Ok(head.clone())
     })
 }
 
-/// The old base's objects, in order of their keys, with the changes laid over them.
+/// Takes an object: its key, all that is known of it, and whether the base says the same.
+pub(crate) type Each<'a> = &'a mut dyn FnMut(u64, Image, bool) -> Result<(), ScanError>;
+
+/// Reads the base, lays the changes over it, and hands over every object in order of the keys. Returns where the base's
+/// objects lie.
+/// # Errors
+/// Damage, contradictions, the disk's error, or what `each` returns.
+pub(crate) fn merge(scan: &Scan<'_>, changes: Changes, each: Each<'_>) -> Result<Table, ScanError> {
+    let mut merge = Merge { changes, current: None, emit: each };
+    let table = std::cell::RefCell::new(TableBuilder::default());
+    scan.base(
+        &mut |record| {
+            record.key().into_iter().for_each(|key| table.borrow_mut().key(key));
+            merge.base_record(record)
+        },
+        &mut |position, length| table.borrow_mut().block(position, length),
+    )?;
+    merge.finish()?;
+    Ok(table.into_inner().finish())
+}
+
 struct Merge<'a> {
     changes: Changes,
     current: Option<(u64, Image)>,
-    emit: &'a mut dyn FnMut(&Record) -> Result<(), ScanError>,
+    emit: Each<'a>,
 }
 
 impl Merge<'_> {
@@ -69,6 +88,10 @@ impl Merge<'_> {
             return Err(DecodeError::Invalid("record kind").into());
         };
         if self.current.as_ref().is_none_or(|(current, _)| *current != key) {
+            // A search relies on both.
+            if self.current.as_ref().is_some_and(|(current, _)| *current > key) || state.is_none() {
+                return Err(DecodeError::Invalid("objects in order").into());
+            }
             self.end_object()?;
             self.changes_below(Some(key))?;
             self.current = Some((key, Image::default()));
@@ -87,8 +110,10 @@ impl Merge<'_> {
     /// The base has nothing more of the current object.
     fn end_object(&mut self) -> Result<(), ScanError> {
         let Some((key, image)) = self.current.take() else { return Ok(()) };
-        let change = self.changes.remove(&key).unwrap_or_else(Change::none);
-        self.lay_down(key, change, Some(image))
+        match self.changes.remove(&key) {
+            Some(change) => self.lay_down(key, change, Some(image)),
+            None => (self.emit)(key, image, true),
+        }
     }
 
     /// Objects that the base does not have, below `key`.
@@ -105,7 +130,7 @@ impl Merge<'_> {
 
     fn lay_down(&mut self, key: u64, change: Change, base: Option<Image>) -> Result<(), ScanError> {
         match change.over(base)? {
-            Some(image) => image.records(key).try_for_each(|record| (self.emit)(&record)),
+            Some(image) => (self.emit)(key, image, false),
             None => Ok(()),
         }
     }

@@ -37,6 +37,14 @@ pub(crate) enum Record {
 }
 
 impl Record {
+    /// The object that it is about.
+    pub fn key(&self) -> Option<u64> {
+        match self {
+            Self::Checkpoint(_) => None,
+            Self::Object { key, .. } | Self::Removed { key } => Some(*key),
+        }
+    }
+
     /// Appends the record.
     pub fn encode(&self, out: &mut Writer) {
         match self {
@@ -204,10 +212,13 @@ impl Change {
         }
         let mut image = base.filter(|_| self.continues).unwrap_or_default();
         // A front moves where extents begin and never where they end, so that this order is as good as that of the records.
+        extent::release(&mut image.extents, self.front, |_| ());
         if let Some(from) = self.from {
+            if image.extents.iter().any(|extent| extent.start < from && from < extent.end()) {
+                return Err(DecodeError::Invalid("extents in order"));
+            }
             extent::truncate(&mut image.extents, from);
         }
-        extent::release(&mut image.extents, self.front, |_| ());
         extend(&mut image.extents, &self.added)?;
         image.state = self.state.unwrap_or(image.state);
         Ok(Some(image))
@@ -270,6 +281,25 @@ mod tests {
     fn history() -> impl Strategy<Value = (usize, Steps)> {
         let step = prop::option::weighted(0.8, (any::<bool>(), 0u64..25, 0usize..6, 0usize..4));
         (0usize..5, prop::collection::vec(step, 0..8))
+    }
+
+    /// What is left of an extent begins where a block does, and what moved from there on takes its place.
+    #[test]
+    fn an_extent_released_in_part_and_then_moved_is_no_contradiction() {
+        let whole = FileExtent { start: 100, length: 300_000, file: 1, position: 4096 };
+        let mut left = vec![whole];
+        extent::release(&mut left, 70_000, |_| ());
+        let moved = FileExtent { file: 2, position: 4096, ..left[0] };
+        let base = Image { state: Bytes::from_static(b"state"), extents: vec![whole] };
+        let (mut direct, mut change) = (base.clone(), Change::none());
+        for (front, added) in [(70_000, vec![moved]), (200_000, Vec::new())] {
+            direct.apply(None, front, &added).expect("valid");
+            change.apply(None, front, &added).expect("valid");
+            assert_eq!(change.clone().over(Some(base.clone())), Ok(Some(direct.clone())));
+        }
+        let mut straddling = Change::none();
+        straddling.apply(None, 0, &[FileExtent { start: 5000, ..moved }]).expect("alone it is valid");
+        assert!(straddling.over(Some(base)).is_err());
     }
 
     proptest! {

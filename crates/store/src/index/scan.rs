@@ -19,12 +19,15 @@ pub(crate) enum ScanError {
     /// A later program wrote the file.
     #[error("format version {0}, which this program does not know")]
     Version(u16),
+    /// Whoever was handed an object does not take it.
+    #[error("object {key}: {what}")]
+    Refused { key: u64, what: String },
     /// What is at this position is wrong.
     #[error("at byte {position}: {what}")]
     Damaged { position: u64, what: String },
 }
 
-fn damaged<T>(position: u64, what: impl Into<String>) -> Result<T, ScanError> {
+pub(super) fn damaged<T>(position: u64, what: impl Into<String>) -> Result<T, ScanError> {
     Err(ScanError::Damaged { position, what: what.into() })
 }
 
@@ -44,6 +47,14 @@ pub(crate) struct Reached {
 enum Delta {
     Whole { bodies: Vec<(u64, Bytes)>, end: u64 },
     Bad,
+}
+
+/// How far a base was read.
+#[derive(Default)]
+struct At {
+    position: u64,
+    number: u32,
+    checkpoint: u64,
 }
 
 /// An open index file.
@@ -75,35 +86,68 @@ impl<'a> Scan<'a> {
         self.file_bytes
     }
 
-    /// Reads the base, and hands over its records but the last.
+    /// Finds the end of the base, and reads what its last block says; the other blocks' bodies are passed over.
+    /// # Errors
+    /// As [`Scan::base`].
+    pub fn base_end(&self) -> Result<Reached, ScanError> {
+        let mut at = At::default();
+        loop {
+            let header = self.base_header(&mut at)?;
+            let (position, end) = (at.position, at.position + HEADER_BYTES as u64 + u64::from(header.body_bytes));
+            if header.last {
+                let head = deliver(self.base_body(position, &header)?, position, true, &mut |_| Ok(()))?;
+                let head = head.expect("the last block has one, or it is refused");
+                return Ok(Reached { checkpoint: at.checkpoint, start: 0, end, head });
+            }
+            (at.position, at.number) = (end, at.number + 1);
+        }
+    }
+
+    /// Reads the base, and hands over its records but the last, and behind each block's where that lies and its bytes.
     /// # Errors
     /// Any fault of the base, each of which is damage; or what `each` returns, with the record's block as its place.
-    pub fn base(&self, each: &mut dyn FnMut(Record) -> Result<(), ScanError>) -> Result<Reached, ScanError> {
-        let (mut position, mut number, mut checkpoint) = (0, 0, 0);
+    pub fn base(
+        &self,
+        each: &mut dyn FnMut(Record) -> Result<(), ScanError>,
+        block: &mut dyn FnMut(u64, u32),
+    ) -> Result<Reached, ScanError> {
+        let mut at = At::default();
         loop {
-            let header = match self.header(position)? {
-                Ok(header) => header,
-                Err(HeaderFault::Version(version)) if position == 0 => return Err(ScanError::Version(version)),
-                Err(_) => return damaged(position, "the base's block has no sound header"),
-            };
-            if header.identity != self.identity {
-                return damaged(position, "the block belongs to another index");
-            }
-            if number == 0 {
-                checkpoint = header.checkpoint;
-            }
-            if (header.kind, header.number, header.checkpoint) != (Kind::Base, number, checkpoint) {
-                return damaged(position, "the base's blocks are out of order");
-            }
-            let Some(body) = block::read_body(self.file, position, &header, self.file_bytes)? else {
-                return damaged(position, "the base's block ends early or its checksum is wrong");
-            };
-            let head = deliver(body, position, header.last, each)?;
-            position += HEADER_BYTES as u64 + u64::from(header.body_bytes);
-            number += 1;
+            let header = self.base_header(&mut at)?;
+            let head = deliver(self.base_body(at.position, &header)?, at.position, header.last, each)?;
+            let length = HEADER_BYTES as u32 + header.body_bytes;
+            block(at.position, length);
+            (at.position, at.number) = (at.position + u64::from(length), at.number + 1);
             if let Some(head) = head {
-                return Ok(Reached { checkpoint, start: 0, end: position, head });
+                return Ok(Reached { checkpoint: at.checkpoint, start: 0, end: at.position, head });
             }
+        }
+    }
+
+    /// The header of the base's next block, verified.
+    fn base_header(&self, at: &mut At) -> Result<BlockHeader, ScanError> {
+        let position = at.position;
+        let header = match self.header(position)? {
+            Ok(header) => header,
+            Err(HeaderFault::Version(version)) if position == 0 => return Err(ScanError::Version(version)),
+            Err(_) => return damaged(position, "the base's block has no sound header"),
+        };
+        if header.identity != self.identity {
+            return damaged(position, "the block belongs to another index");
+        }
+        if at.number == 0 {
+            at.checkpoint = header.checkpoint;
+        }
+        if (header.kind, header.number, header.checkpoint) != (Kind::Base, at.number, at.checkpoint) {
+            return damaged(position, "the base's blocks are out of order");
+        }
+        Ok(header)
+    }
+
+    fn base_body(&self, position: u64, header: &BlockHeader) -> Result<Bytes, ScanError> {
+        match block::read_body(self.file, position, header, self.file_bytes)? {
+            Some(body) => Ok(body),
+            None => damaged(position, "the base's block ends early or its checksum is wrong"),
         }
     }
 
@@ -184,7 +228,7 @@ impl<'a> Scan<'a> {
 }
 
 /// Hands over the records of a verified block; the last block ends in the checkpoint record, and no other has one.
-fn deliver(
+pub(super) fn deliver(
     body: Bytes,
     position: u64,
     last: bool,

@@ -27,7 +27,7 @@ fn local_files(disk: &SimDisk) -> Vec<String> {
 #[test]
 fn a_moved_file_leaves_the_disk_and_reads_the_same_before_and_after_a_restart() {
     let (disk, fake) = (new_disk(1), Arc::new(Fake::default()));
-    let world = filled(&disk, with(fake.clone()));
+    let mut world = filled(&disk, with(fake.clone()));
     let before = (local_files(&disk).len(), world.store.plan_cold());
     assert!(before.0 > 3 && before.1.cold_files == 0, "{before:?}");
     let moved = world.move_all().expect("a sound object store");
@@ -51,14 +51,14 @@ fn a_moved_file_leaves_the_disk_and_reads_the_same_before_and_after_a_restart() 
 fn an_object_store_that_does_not_keep_what_it_is_given_never_costs_the_file_on_disk() {
     for wrong in [Wrong::Down, Wrong::Loses, Wrong::Truncates, Wrong::Flips, Wrong::AnswersShort, Wrong::BreaksOff] {
         let (disk, fake) = (new_disk(1), Arc::new(Fake::default()));
-        let world = filled(&disk, with(fake.clone()));
+        let mut world = filled(&disk, with(fake.clone()));
         let (before, plan) = (local_files(&disk), world.store.plan_cold());
         fake.set(wrong);
         let error = world.move_all().expect_err("what is wrong is noticed");
         assert!(matches!(error, MoveError::Tier { .. } | MoveError::Differs(_)), "{wrong:?}: {error}");
         assert_eq!((local_files(&disk), world.store.plan_cold()), (before, plan), "{wrong:?}");
         world.check_payload();
-        let world = world.reopen().expect("sound");
+        let mut world = world.reopen().expect("sound");
         fake.set(Wrong::Nothing);
         assert!(world.move_all().expect("sound again") > 0);
         world.check_payload();
@@ -94,9 +94,11 @@ fn without_its_object_store_a_store_writes_checkpoints_compacts_and_reads_what_i
         }
         other => panic!("{other}"),
     }
-    assert!(world.reader.reaches_out(&world.store.plan_read(1, 200_000, 10)));
+    let plan = world.plan(1, 200_000, 10);
+    assert!(world.reader.reaches_out(&plan));
     let end = world.model.objects[&9].end;
-    assert!(!world.reader.reaches_out(&world.store.plan_read(9, end - 1000, 1000)));
+    let plan = world.plan(9, end - 1000, 1000);
+    assert!(!world.reader.reaches_out(&plan));
     world.read(9, end - 1000, 1000).expect("it lies on the disk");
     fake.set(Wrong::Nothing);
     world.check_payload();
@@ -106,7 +108,7 @@ fn without_its_object_store_a_store_writes_checkpoints_compacts_and_reads_what_i
 #[test]
 fn objects_that_are_gone_short_or_altered_are_damage_by_name() {
     let (disk, fake) = (new_disk(1), Arc::new(Fake::default()));
-    let world = filled(&disk, with(fake.clone()));
+    let mut world = filled(&disk, with(fake.clone()));
     world.move_all().expect("sound");
     let (first, sound) = fake.objects().first_key_value().map(|(n, o)| (n.clone(), o.clone())).expect("it moved");
     for (fault, altered) in [
@@ -138,7 +140,7 @@ fn objects_that_are_gone_short_or_altered_are_damage_by_name() {
 #[test]
 fn a_folder_that_is_not_there_is_not_taken_for_one_that_lost_its_objects_and_is_never_made() {
     let disk = new_disk(1);
-    let world = filled(&disk, folder(&disk));
+    let mut world = filled(&disk, folder(&disk));
     assert!(matches!(world.move_all(), Err(MoveError::Tier { .. })));
     assert!(names(&disk).is_empty(), "nothing is written where no folder was made");
     make_folder(&disk);
@@ -211,7 +213,7 @@ fn an_object_goes_when_a_synced_index_no_longer_names_it_and_nobody_copies_it() 
 #[test]
 fn a_life_never_deletes_nor_writes_over_what_another_life_wrote() {
     let (disk, fake) = (new_disk(1), Arc::new(Fake::default()));
-    let world = filled(&disk, with(fake.clone()));
+    let mut world = filled(&disk, with(fake.clone()));
     let first = world.store.plan_cold().candidates[0].file;
     world.move_one(first, LIFE, 1).expect("sound");
     // The copy is taken here; the newer life goes on and moves more.
@@ -268,7 +270,7 @@ fn a_damaged_file_stays_where_the_scrub_sees_it() {
 #[test]
 fn a_file_with_the_torn_end_of_a_crash_moves() {
     let (disk, fake) = (new_disk(1), Arc::new(Fake::default()));
-    let world = filled(&disk, with(fake.clone()));
+    let mut world = filled(&disk, with(fake.clone()));
     let candidate = world.store.plan_cold().candidates[0];
     let path = Path::new(DIRECTORY).join(format!("data-{:08x}", candidate.file));
     let end = disk.files().into_iter().find(|(name, _)| *name == path).expect("there").1.len() as u64;

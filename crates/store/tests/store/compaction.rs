@@ -44,7 +44,7 @@ fn a_file_that_is_mostly_dead_is_rewritten_and_its_space_given_back() {
 #[test]
 fn a_reader_of_a_rewritten_file_plans_again_and_gets_the_same_bytes() {
     let mut world = mostly_dead(&new_disk(1));
-    let plan = world.store.plan_read(0, 0, 60_000);
+    let plan = world.plan(0, 0, 60_000);
     let bytes = world.reader.read(&plan).expect("readable");
     let checkpoint = world.begin_compaction(1 << 20);
     let result = checkpoint.run(&*world.log);

@@ -64,7 +64,7 @@ fn check_after(disk: &SimDisk, reported: &Reported, dead: Option<World>, context
     world.checkpoint().unwrap_or_else(|error| panic!("{context}: {error}"));
     world.check_payload();
     disk.power_loss();
-    let world = world.reopen().unwrap_or_else(|error| panic!("{context}: {error}"));
+    let mut world = world.reopen().unwrap_or_else(|error| panic!("{context}: {error}"));
     assert_eq!(world.store.unmoved_bytes(), 0, "{context}: what was reported is there");
     world.check_payload();
 }

@@ -33,7 +33,7 @@ fn open(disk: &SimDisk) -> Result<u64, OpenError> {
 fn a_flipped_bit_of_payload_is_found_when_it_is_read_and_its_place_is_named() {
     let block = 65_536;
     for (offset, bad_block) in [(4096, 0), (4096 + 40, 0), (4096 + block + 7, 1), (4096 + 2 * block + 65_000, 2)] {
-        let (disk, world) = world(1);
+        let (disk, mut world) = world(1);
         disk.flip_bit(&file("data-00000001"), offset).expect("a byte");
         let start = 1000;
         for read in 0..4u64 {
@@ -87,7 +87,7 @@ fn a_damaged_base_is_refused_with_its_place() {
         disk.flip_bit(&file(name), offset).expect("a byte");
         match open(&disk) {
             Err(OpenError::Damaged { path, what }) => {
-                assert!(path == file(name) && what.contains("at byte 0"), "{what}")
+                assert!(path == file(name) && what.starts_with("at byte"), "{what}")
             }
             Err(OpenError::Version { .. }) if (4..6).contains(&offset) => {}
             other => panic!("byte {offset}: {other:?}"),
@@ -111,7 +111,7 @@ fn a_torn_tail_is_cut_and_reported() {
     for cut in (1..length - 8192).step_by(7) {
         let disk = disk.fork(cut);
         disk.open(&file(INDEX), OpenMode::Write).and_then(|file| file.set_length(length - cut)).expect("cut");
-        let again = World::open(Arc::new(disk), small(), world.log.clone(), world.commands.clone()).expect("cut");
+        let mut again = World::open(Arc::new(disk), small(), world.log.clone(), world.commands.clone()).expect("cut");
         assert_eq!(again.store.status().applied, 1);
         assert!(again.store.status().torn_bytes > 0);
         again.check_payload();
@@ -140,9 +140,9 @@ fn a_torn_tail_that_was_cut_does_not_come_back() {
 fn an_index_of_a_later_version_is_refused_and_nothing_is_touched() {
     let (disk, _) = world(1);
     let index = disk.open(&file(INDEX), OpenMode::Write).expect("open");
-    index.write_at(&[3, 0], 4).expect("write");
+    index.write_at(&[4, 0], 4).expect("write");
     let before = disk.files();
-    assert!(matches!(open(&disk), Err(OpenError::Version { version: 3, .. })));
+    assert!(matches!(open(&disk), Err(OpenError::Version { version: 4, .. })));
     assert_eq!(disk.files(), before);
 }
 
@@ -193,7 +193,7 @@ proptest! {
         let index = disk.open(&file(INDEX), OpenMode::CreateNew).expect("create");
         index.write_at(&bytes, 0).expect("write");
         if magic {
-            index.write_at(b"HWIX\x02\0\x01\x01", 0).expect("write");
+            index.write_at(b"HWIX\x03\0\x01\x01", 0).expect("write");
         }
         prop_assert!(open(&disk).is_err());
     }

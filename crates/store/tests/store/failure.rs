@@ -40,7 +40,7 @@ fn life(seed: u64, operation: Operation, after: u64, times: u64, error: i32) -> 
     assert_eq!(world.store.unmoved_bytes(), 0);
     let covered = world.commands.len() as u64;
     disk.power_loss();
-    let world = world.reopen().unwrap_or_else(|error| panic!("{context}: {error}"));
+    let mut world = world.reopen().unwrap_or_else(|error| panic!("{context}: {error}"));
     assert_eq!(world.store.status().applied, covered, "{context}: what was reported is there");
     world.check_payload();
     failures
@@ -173,7 +173,7 @@ fn a_delta_found_after_a_failed_sync_and_a_dead_process_is_made_durable_by_the_o
         let applied = world.store.status().applied;
         found += u64::from(applied == 2);
         disk.power_loss();
-        let world = world.reopen().expect("sound");
+        let mut world = world.reopen().expect("sound");
         assert_eq!(world.store.status().applied, applied, "seed {seed}: the log was released by it");
         world.check_payload();
     }

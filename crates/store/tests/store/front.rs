@@ -27,7 +27,7 @@ fn an_object_that_is_released_as_it_grows_keeps_its_files_few() {
     let names = disk.list(Path::new(DIRECTORY)).expect("a folder");
     assert_eq!(names.iter().filter(|name| name.starts_with("data-")).count() as u64, status.files, "{names:?}");
     disk.power_loss();
-    let world = world.reopen().expect("sound");
+    let mut world = world.reopen().expect("sound");
     assert_eq!(world.store.status().files, status.files);
     world.check_payload();
 }
@@ -54,7 +54,7 @@ fn an_object_released_to_its_end_has_nothing_and_grows_on_from_there() {
         world.checkpoint().expect("sound");
         world.release(1, 1000);
         let gone = world.model.objects[&1].end;
-        assert!(world.store.plan_read(1, 1000, 10).is_empty() && world.store.plan_read(1, gone, 10).is_empty());
+        assert!(world.plan(1, 1000, 10).is_empty() && world.plan(1, gone, 10).is_empty());
         if fails {
             disk.fail_next(Operation::Sync, "index-");
             world.checkpoint().expect_err("the sync failed");
@@ -64,7 +64,7 @@ fn an_object_released_to_its_end_has_nothing_and_grows_on_from_there() {
         world.append(1, 500);
         world.checkpoint().expect("sound");
         disk.power_loss();
-        let world = world.reopen().expect("sound");
+        let mut world = world.reopen().expect("sound");
         world.check_payload();
         assert_eq!(world.read(1, gone, 1000).expect("readable").len(), 500);
     }

@@ -18,6 +18,12 @@ fn life(disk: &SimDisk) -> World {
     world.append(2, 30);
     world.append(4, 5000);
     world.checkpoint().expect("sound");
+    // A base of several blocks, and a delta behind it.
+    (10..80).for_each(|object| world.append(object, 20));
+    world.checkpoint().expect("sound");
+    world.remove(10);
+    world.append(11, 30);
+    world.checkpoint().expect("sound");
     world
 }
 
@@ -25,38 +31,42 @@ fn golden(version: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(version)
 }
 
-const FILES: [&str; 2] = ["data-00000001", "index-0000000000000001"];
+const FILES: [&str; 2] = ["data-00000001", "index-0000000000000002"];
+
+const BEFORE: &str = "index-0000000000000001";
 
 #[test]
-fn the_files_of_version_2_open_and_hold_what_was_put_in() {
+fn the_files_of_version_3_open_and_hold_what_was_put_in() {
     let today = life(&new_disk(0));
     let disk = new_disk(0);
     disk.create_directory(Path::new(DIRECTORY)).expect("create");
     for name in FILES {
-        let bytes = std::fs::read(golden("v2").join(name)).expect("a golden file");
+        let bytes = std::fs::read(golden("v3").join(name)).expect("a golden file");
         let file = disk.open(&Path::new(DIRECTORY).join(name), OpenMode::CreateNew).expect("create");
         file.write_at(&bytes, 0).expect("write");
     }
-    let world = World::open(Arc::new(disk), small(), today.log, today.commands).expect("version 2");
-    assert_eq!(world.store.status().checkpoint, 2);
+    let mut world = World::open(Arc::new(disk), small(), today.log, today.commands).expect("version 3");
+    assert_eq!(world.store.status().checkpoint, 4);
     world.check_payload();
 }
 
-/// No release wrote version 1, so that nothing reads it any more.
+/// No release wrote them, so that nothing reads them any more.
 #[test]
-fn an_index_of_version_1_is_refused_by_its_version() {
-    let disk = new_disk(0);
-    disk.create_directory(Path::new(DIRECTORY)).expect("create");
-    let bytes = std::fs::read(golden("v1").join(FILES[1])).expect("a golden file");
-    let file = disk.open(&Path::new(DIRECTORY).join(FILES[1]), OpenMode::CreateNew).expect("create");
-    file.write_at(&bytes, 0).expect("write");
-    let error = World::open(Arc::new(disk), small(), Arc::default(), Vec::new()).err().expect("refused");
-    assert!(matches!(error, OpenError::Version { version: 1, .. }), "{error}");
+fn indexes_of_versions_1_and_2_are_refused_by_their_version() {
+    for before in [1, 2] {
+        let disk = new_disk(0);
+        disk.create_directory(Path::new(DIRECTORY)).expect("create");
+        let bytes = std::fs::read(golden(&format!("v{before}")).join(BEFORE)).expect("a golden file");
+        let file = disk.open(&Path::new(DIRECTORY).join(BEFORE), OpenMode::CreateNew).expect("create");
+        file.write_at(&bytes, 0).expect("write");
+        let error = World::open(Arc::new(disk), small(), Arc::default(), Vec::new()).err().expect("refused");
+        assert!(matches!(error, OpenError::Version { version, .. } if version == before), "{error}");
+    }
 }
 
 /// Fails when the bytes change without a new version. To add the files of a new one, copy them from the folder named.
 #[test]
-fn todays_files_are_those_of_version_2() {
+fn todays_files_are_those_of_version_3() {
     let disk = new_disk(0);
     life(&disk);
     let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("store-golden");
@@ -66,7 +76,9 @@ fn todays_files_are_those_of_version_2() {
         let mut bytes = vec![0; file.length().expect("length") as usize];
         file.read_exact_at(&mut bytes, 0).expect("read");
         std::fs::write(made.join(name), &bytes).expect("write");
-        let kept = std::fs::read(golden("v2").join(name)).unwrap_or_default();
-        assert!(kept == bytes, "{name} differs; today's is in {}", made.display());
+    }
+    for name in FILES {
+        let read = |folder: PathBuf| std::fs::read(folder.join(name)).unwrap_or_default();
+        assert!(read(golden("v3")) == read(made.clone()), "{name} differs; today's is in {}", made.display());
     }
 }

@@ -12,6 +12,7 @@ mod memory;
 mod model;
 mod moved;
 mod pinned;
+mod residence;
 mod restart;
 mod scrub;
 mod tier;

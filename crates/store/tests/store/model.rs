@@ -69,7 +69,7 @@ fn end(world: &mut World, running: &mut Running) {
     }
 }
 
-fn read(world: &World, object: u64, from: u64, length: u64) {
+fn read(world: &mut World, object: u64, from: u64, length: u64) {
     let bytes = world.read(object, from, length).expect("readable");
     let expected = world.model.objects.get(&object).filter(|modelled| (modelled.start..modelled.end).contains(&from));
     let Some(modelled) = expected else { return assert!(bytes.is_empty(), "{object} has nothing at {from}") };
@@ -88,7 +88,7 @@ fn take(disk: &SimDisk, world: World, running: &mut Running, step: Step) -> Worl
         Step::Append { object, length } => world.append(object, length),
         Step::Remove { object } => world.remove(object),
         Step::Release { object, part } => world.release(object, part),
-        Step::Read { object, from, length } => read(&world, object, from, length),
+        Step::Read { object, from, length } => read(&mut world, object, from, length),
         Step::End => end(&mut world, running),
         Step::Begin | Step::Checkpoint => {
             end(&mut world, running);
@@ -140,7 +140,7 @@ proptest! {
         world.check_payload();
         prop_assert_eq!(world.store.unmoved_bytes(), 0);
         world.log.free_all();
-        let world = world.reopen().expect("a sound store");
+        let mut world = world.reopen().expect("a sound store");
         world.check_payload();
         let files = world.store.status().files as usize;
         let names = disk.list(Path::new(DIRECTORY)).expect("a folder");

@@ -7,7 +7,7 @@ use highwater_store::ReadError;
 fn a_plan_made_before_the_log_was_freed_says_moved_and_the_next_one_answers() {
     let mut world = World::new(&new_disk(1), small());
     world.append(1, 500);
-    let plan = world.store.plan_read(1, 1000, 500);
+    let plan = world.plan(1, 1000, 500);
     world.checkpoint().expect("sound");
     assert_eq!(world.reader.read(&plan).expect("the log is still there").len(), 500);
     world.log.free_all();
@@ -22,13 +22,13 @@ fn a_plan_of_a_deleted_file_says_moved_and_not_damaged() {
     world.checkpoint().expect("sound");
     world.append(2, 250_000);
     world.checkpoint().expect("sound");
-    let plan = world.store.plan_read(1, 1000, 500);
+    let plan = world.plan(1, 1000, 500);
     world.remove(1);
     world.reader.read(&plan).expect("the file goes with the next checkpoint only");
     world.append(2, 1);
     world.checkpoint().expect("sound");
     assert!(matches!(world.reader.read(&plan), Err(ReadError::Moved)));
-    assert!(world.store.plan_read(1, 1000, 500).is_empty());
+    assert!(world.plan(1, 1000, 500).is_empty());
 }
 
 /// Deleting what an index on disk still names would make that index refuse to open after a crash.
@@ -77,10 +77,10 @@ fn an_object_removed_and_made_again_while_a_checkpoint_runs_keeps_its_new_bytes_
         assert_eq!(world.end(result).is_err(), fails);
         assert_eq!(world.store.unmoved_bytes(), 70);
         world.check_payload();
-        assert!(world.store.plan_read(4, 1000, 10).is_empty());
+        assert!(world.plan(4, 1000, 10).is_empty());
         world.checkpoint().expect("sound");
         world.check_payload();
-        let world = world.reopen().expect("sound");
+        let mut world = world.reopen().expect("sound");
         world.check_payload();
         assert_eq!(world.store.status().stored_bytes, 70);
     }
@@ -92,10 +92,10 @@ fn a_plan_is_bounded_in_bytes_and_pieces() {
     for _ in 0..5000 {
         world.append(0, 1);
     }
-    assert_eq!(world.store.plan_read(0, 0, u64::MAX).length(), 4096);
+    assert_eq!(world.plan(0, 0, u64::MAX).length(), 4096);
     world.append(3, 9 << 20);
-    assert_eq!(world.store.plan_read(3, 0, u64::MAX).length(), 8 << 20);
+    assert_eq!(world.plan(3, 0, u64::MAX).length(), 8 << 20);
     world.checkpoint().expect("sound");
-    assert_eq!(world.store.plan_read(0, 0, u64::MAX).length(), 5000, "one run now");
+    assert_eq!(world.plan(0, 0, u64::MAX).length(), 5000, "one run now");
     assert_eq!(world.read(3, 0, u64::MAX).expect("readable").len(), 8 << 20);
 }

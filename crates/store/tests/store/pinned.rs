@@ -45,7 +45,7 @@ fn a_pinned_checkpoint_is_copied_whole_while_streams_grow_go_and_move() {
         world.compact(100_000).expect("sound");
     });
     assert!(round > 10);
-    let restored = World::open(Arc::new(copied.clone()), small(), log, commands).expect("a whole store");
+    let mut restored = World::open(Arc::new(copied.clone()), small(), log, commands).expect("a whole store");
     assert_eq!((restored.store.unmoved_bytes(), restored.store.status().applied), (0, pin.applied()));
     restored.check_payload();
     let verified = verify(Arc::new(copied), Path::new(DIRECTORY), owner(), &mut |_| true).expect("an index");

@@ -1,11 +1,12 @@
 //! A store, a log in memory, and a model that keeps every object as one `Vec<u8>`.
 
 use bytes::Bytes;
-use highwater_base::{GroupId, OwnerId};
+use highwater_base::random::SplitMix;
+use highwater_base::{GroupId, OwnerId, Random};
 use highwater_disk::{Disk, SimDisk};
 use highwater_store::{
-    Checkpoint, CheckpointDone, CheckpointError, Loaded, LogError, LogSource, OpenError, Options, ReadError, Store,
-    StoreReader,
+    Checkpoint, CheckpointDone, CheckpointError, Found, Keep, Loaded, LogError, LogSource, LookupError, OpenError,
+    Options, ReadError, ReadPlan, Residence, Store, StoreReader,
 };
 use highwater_wal::Location;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,7 @@ pub fn small() -> Options {
         file_bytes_max: 256 << 10,
         index_delta_bytes_min: 16 << 10,
         index_delta_bytes_max: 64 << 10,
+        index_block_bytes: 2 << 10,
         handles_max: 2,
         cold: None,
     }
@@ -146,6 +148,15 @@ pub struct World {
     pub model: Model,
     /// Objects changed since the last checkpoint was begun.
     pub changed: BTreeSet<u64>,
+    /// Draws what leaves memory before each step.
+    random: SplitMix,
+    /// What lookups found earlier, to be admitted when it may be wrong.
+    pub stale: Vec<Found>,
+    /// Objects that left memory, and that came back.
+    pub evicted: u64,
+    pub admitted: u64,
+    /// Whether the disk died while an object was looked up: nothing is done any more.
+    pub dead: bool,
 }
 
 impl World {
@@ -160,16 +171,38 @@ impl World {
         log: Arc<FakeLog>,
         commands: Vec<Command>,
     ) -> Result<Self, OpenError> {
-        let (store, loaded) = Store::open(disk.clone(), Path::new(DIRECTORY), owner(), options.clone())?;
+        let opening = Store::opening(disk.clone(), Path::new(DIRECTORY), owner(), options.clone())?;
+        let mut loaded = Loaded { applied: opening.applied(), meta: opening.meta().clone(), objects: Vec::new() };
+        let mut random = SplitMix::new(loaded.applied);
+        let store = opening.load(&mut |visited| {
+            loaded.objects.push((visited.key, visited.state));
+            Ok(if random.next_u64().is_multiple_of(2) { Keep::Resident } else { Keep::Stored })
+        })?;
         let covered = &commands[..loaded.applied as usize];
         let reader = store.reader(log.clone());
         let model = Model::after(covered);
-        let mut world =
-            Self { disk, log, options, store, reader, commands: Vec::new(), model, changed: BTreeSet::new() };
+        let (changed, stale) = (BTreeSet::new(), Vec::new());
+        let commands_after = &commands[loaded.applied as usize..];
+        let commands = covered.to_vec();
+        let (evicted, admitted, dead) = (0, 0, false);
+        let mut world = Self {
+            disk,
+            log,
+            options,
+            store,
+            reader,
+            commands,
+            model,
+            changed,
+            random,
+            stale,
+            evicted,
+            admitted,
+            dead,
+        };
         world.check_loaded(&loaded);
         world.check_payload();
-        world.commands = covered.to_vec();
-        for command in &commands[loaded.applied as usize..] {
+        for command in commands_after {
             world.apply(command.clone());
         }
         Ok(world)
@@ -196,7 +229,63 @@ impl World {
         assert_eq!(loaded.objects, expected, "the states of the objects");
     }
 
+    /// Lets some objects leave memory, as far as the store lets them, and offers it what was found earlier.
+    pub fn shake(&mut self) {
+        for key in self.model.objects.keys().filter(|key| !self.changed.contains(key)) {
+            if self.random.next_u64().is_multiple_of(3) && self.store.evict(*key) {
+                assert_eq!(self.store.residence(*key), Residence::Stored, "object {key} left memory");
+                self.evicted += 1;
+            }
+        }
+        if self.random.next_u64().is_multiple_of(2) && !self.stale.is_empty() {
+            let index = self.random.next_u64() as usize % self.stale.len();
+            let found = self.stale.swap_remove(index);
+            if self.store.admit(&found) {
+                self.check_found(&found);
+            }
+        }
+    }
+
+    /// What is admitted is what the object is now.
+    fn check_found(&mut self, found: &Found) {
+        self.admitted += 1;
+        let expected = self.model.objects.get(&found.key()).map(Modelled::state);
+        assert_eq!(found.state(), expected.as_ref(), "object {}", found.key());
+    }
+
+    /// Brings an object into memory if it is on disk alone.
+    pub fn warm(&mut self, object: u64) -> Result<(), LookupError> {
+        let mut retries = 3;
+        while self.store.residence(object) == Residence::Stored {
+            // Others are found on the way, and kept for later.
+            let others = (0..2).map(|_| self.random.next_u64() % 64);
+            let keys: Vec<u64> = others.chain([object]).collect();
+            let mut found = match self.store.lookup().find(&keys) {
+                // A disk that fails once answers the next time.
+                Err(LookupError::Io { .. }) if retries > 0 => {
+                    retries -= 1;
+                    continue;
+                }
+                found => found?,
+            };
+            let own = found.pop().expect("one for each key");
+            assert!(self.store.admit(&own), "nothing happened since");
+            self.check_found(&own);
+            self.stale.append(&mut found);
+            if self.stale.len() > 8 {
+                self.stale.remove(0);
+            }
+        }
+        Ok(())
+    }
+
     fn apply(&mut self, command: Command) {
+        self.shake();
+        let (Command::Append { object, .. } | Command::Remove { object } | Command::Release { object, .. }) = &command;
+        self.dead |= self.warm(*object).is_err();
+        if self.dead {
+            return;
+        }
         match &command {
             Command::Append { object, start, source, within } => {
                 self.store.append(*object, *start, *source, within.clone());
@@ -245,6 +334,7 @@ impl World {
 
     /// Begins a checkpoint that moves so many bytes out of mostly dead files.
     pub fn begin_compaction(&mut self, bytes_max: u64) -> Checkpoint {
+        self.shake();
         let applied = self.commands.len() as u64;
         let state = |key: u64| (key, self.model.objects.get(&key).map(Modelled::state));
         let changed = std::mem::take(&mut self.changed).into_iter().map(state).collect();
@@ -267,6 +357,9 @@ impl World {
     }
 
     pub fn checkpoint(&mut self) -> Result<(), String> {
+        if self.dead {
+            return Err("the disk died before".into());
+        }
         let checkpoint = self.begin();
         let result = checkpoint.run(&*self.log);
         self.end(result)
@@ -274,6 +367,9 @@ impl World {
 
     /// A checkpoint that compacts; returns the bytes that it copied.
     pub fn compact(&mut self, bytes_max: u64) -> Result<u64, String> {
+        if self.dead {
+            return Err("the disk died before".into());
+        }
         let checkpoint = self.begin_compaction(bytes_max);
         let result = checkpoint.run(&*self.log);
         let copied = result.as_ref().map_or(0, CheckpointDone::copied_bytes);
@@ -292,14 +388,25 @@ impl World {
     }
 
     /// Reads up to `length_max` bytes from `from`, in one plan.
-    pub fn read(&self, object: u64, from: u64, length_max: u64) -> Result<Bytes, ReadError> {
+    pub fn read(&mut self, object: u64, from: u64, length_max: u64) -> Result<Bytes, ReadError> {
+        if let Err(error) = self.warm(object) {
+            return Err(ReadError::Io { path: DIRECTORY.into(), source: std::io::Error::other(error) });
+        }
         self.reader.read(&self.store.plan_read(object, from, length_max))
     }
 
+    /// Plans a read of an object, which is brought into memory first.
+    pub fn plan(&mut self, object: u64, from: u64, length_max: u64) -> ReadPlan {
+        self.warm(object).expect("a sound index");
+        self.store.plan_read(object, from, length_max)
+    }
+
     /// Every byte of every object, in parts.
-    pub fn check_payload(&self) {
+    pub fn check_payload(&mut self) {
         let mut retries = 3;
-        for (object, modelled) in &self.model.objects {
+        self.shake();
+        for (object, modelled) in &self.model.objects.clone() {
+            self.warm(*object).expect("readable");
             let mut at = modelled.front;
             while at < modelled.end {
                 let bytes = match self.read(*object, at, 100_000) {

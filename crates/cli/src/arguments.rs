@@ -95,6 +95,9 @@ pub struct BackupArguments {
     /// The data directory of a stopped server
     #[arg(long)]
     pub data: Option<PathBuf>,
+    /// With --data, where the server has its object store, if it has one: what lies there is copied into the backup too
+    #[arg(long, value_name = "PLACE", env = "HIGHWATER_OBJECT_STORE")]
+    pub object_store: Option<String>,
     /// An earlier backup: files that it has too are not copied but named a second time, where the file system can
     #[arg(long, value_name = "BACKUP")]
     pub since: Option<PathBuf>,

@@ -2,6 +2,7 @@
 
 use crate::arguments::{BackupArguments, BackupCommand};
 use crate::exit::{self, Status};
+use crate::object_store;
 use crate::output::{self, Progress};
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use highwater_client::{BackupClient, BackupRefused, Client, Options};
 use highwater_disk::{Disk, OsDisk, SystemClock, SystemRandom, system};
 use highwater_node::backup::{self, AbsentGroup, BackupFault, BackupPlan, Copied, CopyError, Local, Source, Verified};
 use highwater_node::cluster_file::ClusterFile;
-use highwater_node::{Config, Node, OpenError};
+use highwater_node::{ColdOptions, Config, Node, OpenError};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,10 +21,12 @@ pub fn run(arguments: BackupArguments) -> Result<()> {
     if let Some(BackupCommand::Verify { backup, json }) = arguments.command {
         return verify(&backup, json);
     }
-    let BackupArguments { places, data, since, except_damaged, json, .. } = arguments;
+    let BackupArguments { places, data, object_store, since, except_damaged, json, .. } = arguments;
     let (copied, to) = match (data, &places[..]) {
         (Some(data), [to]) => {
-            (of_directory(&data, Path::new(to), since.as_deref(), except_damaged)?, PathBuf::from(to))
+            let cold =
+                object_store.as_deref().map(object_store::open).transpose().map_err(exit::wrong)?.map(ColdOptions::new);
+            (of_directory(&data, cold, Path::new(to), since.as_deref(), except_damaged)?, PathBuf::from(to))
         }
         (None, [url, to]) => (of_server(url, Path::new(to), since.as_deref(), except_damaged)?, PathBuf::from(to)),
         (Some(_), _) => {
@@ -82,12 +85,21 @@ fn of_server(url: &str, to: &Path, since: Option<&Path>, except_damaged: bool) -
 }
 
 /// Copies from the directory of a stopped server, which is opened as a server would open it.
-fn of_directory(data: &Path, to: &Path, since: Option<&Path>, except_damaged: bool) -> Result<Copied> {
+fn of_directory(
+    data: &Path,
+    cold: Option<ColdOptions>,
+    to: &Path,
+    since: Option<&Path>,
+    except_damaged: bool,
+) -> Result<Copied> {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::private_in(data));
     if ClusterFile::read(&*disk, data)?.is_none() {
         return Err(exit::with(Status::NotFound, format!("{} is no data directory", data.display())));
     }
-    let config = Config { scrub_bytes_per_second: 0, boot_id: system::boot_id_text(&*disk), ..Config::new(data) };
+    // Nothing moves while it is open.
+    let cold = cold.map(|cold| ColdOptions { local_bytes_max: u64::MAX, ..cold });
+    let boot_id = system::boot_id_text(&*disk);
+    let config = Config { scrub_bytes_per_second: 0, boot_id, cold, ..Config::new(data) };
     let opened = Node::open(config, Arc::clone(&disk), Arc::new(SystemClock::new()), Box::new(SystemRandom));
     let node = opened.map_err(|error| match error {
         OpenError::InUse(_) => exit::with(

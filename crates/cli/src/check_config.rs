@@ -7,9 +7,12 @@ use crate::output;
 use crate::serve::{self, Planned};
 use anyhow::{Context as _, Result};
 use highwater_base::Clock as _;
-use highwater_disk::SystemClock;
+use highwater_disk::{OsDisk, SystemClock};
 use highwater_http::Tls;
+use highwater_node::ColdOptions;
+use highwater_node::cold::probe;
 use serde::Serialize;
+use std::path::Path;
 
 /// What was found.
 #[derive(Serialize)]
@@ -19,6 +22,10 @@ struct Found {
     /// What would keep a server from starting at this moment, or is worth another look.
     notes: Vec<String>,
     listeners: Vec<FoundListener>,
+    /// Where the object store is, if one is set.
+    object_store: Option<String>,
+    /// The cluster that it belongs to; absent until a server used it.
+    object_store_cluster: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -68,11 +75,14 @@ pub fn run(arguments: &ServeArguments, json: bool) -> Result<()> {
     if !data_exists {
         planned.iter().try_for_each(|listener| listener.check_keys(false)).map_err(exit::wrong)?;
     }
+    let cluster = config.cold.as_ref().map(|cold| owner_of(cold, &config.data)).transpose()?.flatten();
     let found = Found {
         data: config.data.display().to_string(),
         data_exists,
         notes,
         listeners: planned.iter().map(found_listener).collect(),
+        object_store: config.cold.as_ref().map(|cold| cold.store.0.place()),
+        object_store_cluster: cluster,
     };
     warn(&found);
     if json { output::json(&found) } else { print(&found) }
@@ -103,6 +113,11 @@ fn found_certificate(tls: &Tls) -> FoundCertificate {
         until_ms: validity.map(|validity| validity.until.0),
         until: validity.map(|validity| validity.end()),
     }
+}
+
+/// Asks the object store whose it is.
+fn owner_of(cold: &ColdOptions, data: &Path) -> Result<Option<String>> {
+    probe(cold, &OsDisk::new(), data).map_err(anyhow::Error::msg)
 }
 
 fn found_listener(planned: &Planned) -> FoundListener {
@@ -137,6 +152,10 @@ fn print(found: &Found) -> Result<()> {
         if let Some(FoundCertificate { file, until: Some(until), .. }) = &listener.certificate {
             rows.push(("certificate", format!("{file}, until {until}")));
         }
+    }
+    if let Some(place) = &found.object_store {
+        let whose = found.object_store_cluster.as_deref().unwrap_or("no cluster yet");
+        rows.push(("object store", format!("{place}  of {whose}")));
     }
     output::table(&rows)
 }

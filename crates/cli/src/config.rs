@@ -4,7 +4,9 @@ mod listeners;
 
 pub use listeners::{ListenerSettings, TlsFiles};
 
+use crate::object_store;
 use anyhow::{Context as _, Result, bail};
+use highwater_node::ColdOptions;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,7 +22,7 @@ pub struct Key {
 }
 
 /// Every setting of `highwater serve`.
-pub const KEYS: [Key; 15] = [
+pub const KEYS: [Key; 18] = [
     Key { name: "data", default: "./highwater-data", help: "Directory that holds everything the server keeps" },
     Key {
         name: "listen",
@@ -72,6 +74,21 @@ pub const KEYS: [Key; 15] = [
         name: "compaction_bytes_per_second",
         default: "33554432",
         help: "Bytes a second that are copied out of data files of which half or more was deleted; 0 turns that off",
+    },
+    Key {
+        name: "object_store",
+        default: "",
+        help: "Where the oldest data files go when the disk is not to keep them all: a folder that exists, as file:///srv/archive, or s3://bucket/prefix in a program built with S3; empty for nowhere",
+    },
+    Key {
+        name: "object_store_local_bytes",
+        default: "17179869184",
+        help: "Bytes of data files that stay on the disk when there is an object store; what is beyond them moves, oldest and full files first",
+    },
+    Key {
+        name: "object_store_bytes_per_second",
+        default: "67108864",
+        help: "Bytes a second that move to the object store, are read back, and come from it to be compacted; reads are not held back",
     },
     Key {
         name: "log",
@@ -277,6 +294,24 @@ impl Settings {
     /// If it is no number.
     pub fn compaction_bytes_per_second(&self) -> Result<u64> {
         self.number("compaction_bytes_per_second")
+    }
+
+    /// The object store, if one is set.
+    ///
+    /// # Errors
+    /// What is wrong with its place or its bounds.
+    pub fn cold(&self) -> Result<Option<ColdOptions>> {
+        let place = self.text("object_store");
+        let local_bytes_max = self.number("object_store_local_bytes")?;
+        let bytes_per_second = match self.number("object_store_bytes_per_second")? {
+            bytes if bytes >= 1 << 20 => bytes,
+            bytes => bail!("object_store_bytes_per_second = {bytes} is below {} (1 MiB)", 1 << 20),
+        };
+        if place.is_empty() {
+            return Ok(None);
+        }
+        let tier = object_store::open(place).context("object_store")?;
+        Ok(Some(ColdOptions { local_bytes_max, bytes_per_second, ..ColdOptions::new(tier) }))
     }
 
     /// The settings as a TOML file, each with its origin.

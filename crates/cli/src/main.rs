@@ -9,6 +9,7 @@ mod exit;
 mod health;
 mod manage;
 mod mark_restored;
+mod object_store;
 mod output;
 mod serve;
 mod stream;

@@ -1,15 +1,20 @@
 //! The metrics of what lies on disk, by group, and of the search for damage.
 
-use crate::metrics::{header_lines, line};
-use highwater_node::{GroupStatus, Status};
+use crate::metrics::{header_lines, line, number};
+use highwater_node::{ColdStatus, GroupStatus, Status};
 
 /// A number that each group has.
 type Number = fn(&GroupStatus) -> u64;
 
-const BY_GROUP: [(&str, &str, &str, Number); 11] = [
+const BY_GROUP: [(&str, &str, &str, Number); 12] = [
     ("highwater_store_file_bytes", "gauge", "Bytes of the group's data files.", |group| group.storage.files),
-    ("highwater_store_live_bytes", "gauge", "Bytes of streams in them.", |group| group.storage.live),
-    ("highwater_store_dead_bytes", "gauge", "Bytes in them that nothing needs any more.", |group| group.storage.dead),
+    ("highwater_store_cold_bytes", "gauge", "Of these, bytes of files in the object store.", |group| {
+        group.storage.cold
+    }),
+    ("highwater_store_live_bytes", "gauge", "Bytes of streams in the data files.", |group| group.storage.live),
+    ("highwater_store_dead_bytes", "gauge", "Bytes in the data files that nothing needs any more.", |group| {
+        group.storage.dead
+    }),
     ("highwater_store_index_bytes", "gauge", "Bytes of the group's index.", |group| group.storage.index),
     ("highwater_store_log_bytes", "gauge", "Bytes in the log that the group's next checkpoint frees.", |group| {
         group.storage.log
@@ -49,4 +54,39 @@ pub(crate) fn render(status: &Status, out: &mut String) {
     let faults = scrub.faults.len() as u64 + scrub.faults_unlisted;
     header_lines(out, "highwater_storage_faults", "gauge", "Places on disk that are known to be damaged.");
     line(out, &format!("highwater_storage_faults {faults}"));
+    if let Some(cold) = &status.object_store {
+        render_cold(cold, out);
+    }
+}
+
+/// Appends the lines of the object store.
+fn render_cold(cold: &ColdStatus, out: &mut String) {
+    let families: [(&str, &str, &str, u64); 8] = [
+        ("highwater_cold_files", "gauge", "Data files in the object store, as of the last look at them.", cold.files),
+        ("highwater_cold_moved_files", "counter", "Data files that moved to the object store.", cold.moved_files),
+        ("highwater_cold_moved_bytes", "counter", "Bytes of these.", cold.moved_bytes),
+        (
+            "highwater_cold_recalled_files",
+            "counter",
+            "Mostly dead files that came back to be emptied.",
+            cold.recalled_files,
+        ),
+        (
+            "highwater_cold_erased_objects",
+            "counter",
+            "Objects deleted because nothing needs them.",
+            cold.erased_objects,
+        ),
+        ("highwater_cold_reads_failed", "counter", "Reads that the object store did not answer.", cold.reads_failed),
+        ("highwater_cold_moves_failed", "counter", "Moves, recalls and deletions that failed.", cold.moves_failed),
+        (
+            "highwater_cold_failing",
+            "gauge",
+            "1 while moving to the object store fails, else 0.",
+            u64::from(cold.failing_since_ms.is_some()),
+        ),
+    ];
+    for (name, kind, help, value) in families {
+        number(out, name, kind, help, value);
+    }
 }

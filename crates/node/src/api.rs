@@ -1,5 +1,6 @@
 //! What front ends ask and are answered.
 
+use crate::cold::ColdStatus;
 use crate::storage::ScrubStatus;
 use bytes::Bytes;
 use highwater_base::{Incarnation, Offset};
@@ -100,6 +101,15 @@ pub enum Unavailable {
     /// The bytes that a read asks for are damaged on this node's disk; those that are sound are still served.
     #[error("the bytes are damaged on the server's disk: {0}")]
     StoredBytesDamaged(String),
+    /// The bytes that a read asks for lie in the object store, which does not answer. They are not lost by that.
+    #[error(
+        "these bytes lie in the object store, which does not answer now; they are kept there, the rest of the stream is \
+         served, and writes go on: try again"
+    )]
+    ColdStoreUnreachable,
+    /// As many reads as may wait for the object store.
+    #[error("too many reads wait for the object store: try again")]
+    ColdReadsExhausted,
     /// The answers of reads in flight hold as many bytes as they may.
     #[error("the answers that wait for slow readers hold all the memory they may")]
     ReadBytesExhausted,
@@ -180,6 +190,8 @@ pub struct StorageBytes {
     pub live: u64,
     /// Of these, bytes that nothing needs any more and that compaction gives back.
     pub dead: u64,
+    /// Of these, bytes of files in the object store.
+    pub cold: u64,
     /// Bytes of its index.
     pub index: u64,
     /// Bytes in the log that the next checkpoint makes superfluous.
@@ -302,4 +314,6 @@ pub struct Status {
     pub snapshot_commits: u64,
     /// Backups being taken: what is deleted stays on the disk until they end.
     pub backups: u64,
+    /// The object store, if there is one.
+    pub object_store: Option<ColdStatus>,
 }

@@ -1,5 +1,6 @@
 //! The node's settings and limits.
 
+use crate::cold::ColdOptions;
 use crate::shard::frame_bytes_max;
 use highwater_base::limits;
 use std::path::PathBuf;
@@ -62,6 +63,12 @@ pub struct Config {
     pub scrub_bytes_per_second: u64,
     /// Milliseconds from the beginning of one scrub to that of the next, if it has ended by then.
     pub scrub_interval_ms: u64,
+    /// The object store, if there is one.
+    pub cold: Option<ColdOptions>,
+    /// Reads that may wait for the object store at one time.
+    ///
+    /// Each may hold 9 MiB of memory for as long as that takes: half of what reads may hold, so that those of the disk go on.
+    pub cold_reads_max: usize,
 }
 
 impl Config {
@@ -86,6 +93,8 @@ impl Config {
             compaction_bytes_per_second: 32 << 20,
             scrub_bytes_per_second: 8 << 20,
             scrub_interval_ms: 24 * 60 * 60 * 1_000,
+            cold: None,
+            cold_reads_max: 14,
         }
     }
 }

@@ -10,17 +10,20 @@ use crate::threads::{Mail, Reply, Shard, Shared};
 use bytes::BytesMut;
 use highwater_base::{GroupId, Incarnation, Millis, Offset, limits};
 use highwater_control::View;
-use highwater_store::{Pin, ReadError};
+use highwater_store::{Pin, ReadError, ReadPlan};
 use highwater_stream::{Head, Operation, ProducerKey, ReadFrom, Refusal};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, mpsc};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{SemaphorePermit, oneshot, watch};
 
 /// Bytes of a read that are fetched by the task that asks; more goes to the threads for blocking work.
 ///
 /// A read of this size from the page cache takes less time than handing it over and back.
 const FETCH_INLINE_BYTES_MAX: u64 = 16 << 10;
+
+/// How long a read waits for a place among those that wait for the object store.
+const COLD_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Times that a read is located anew because its bytes moved meanwhile; each time means that a whole checkpoint ended
 /// between locating and fetching.
@@ -272,8 +275,9 @@ impl Handle {
             request.from = ReadFrom::At(located.start);
             let (group, start, next) = (located.group.0, located.start.0, located.next.0);
             let memory = located.plan.as_ref().map_or(0, highwater_store::ReadPlan::memory);
+            let place = self.cold_place(located.plan.as_ref(), located.group).await?;
             let room = self.shared.rooms.wait(memory, asker).await.ok_or(Unavailable::ReadBytesExhausted)?;
-            match self.fetch(located).await {
+            match self.fetch(located, place.is_some()).await {
                 Ok(answer) => return Ok(Ok(ReadAnswer { body: room.around(answer.body), ..answer })),
                 Err(ReadError::Moved) => {}
                 Err(ReadError::Damaged { path, position, fault }) => {
@@ -294,7 +298,7 @@ impl Handle {
                     self.note_log_damage(group, &why, request.path, false, start..next);
                     return Err(Unavailable::StoredBytesDamaged(why));
                 }
-                Err(error) => return Err(Unavailable::Internal(error.to_string())),
+                Err(error) => return Err(self.read_failed(&error)),
             }
         }
         Err(Unavailable::Internal("the bytes moved as often as they were located".to_owned()))
@@ -314,13 +318,47 @@ impl Handle {
         });
     }
 
-    async fn fetch(&self, located: ReadLocated) -> Result<ReadAnswer, ReadError> {
+    async fn fetch(&self, located: ReadLocated, reaches_out: bool) -> Result<ReadAnswer, ReadError> {
         let reader = self.shared.readers.get(located.group.0 as usize).cloned().flatten();
-        if located.plan.as_ref().is_none_or(|plan| plan.length() <= FETCH_INLINE_BYTES_MAX) {
+        let short = located.plan.as_ref().is_none_or(|plan| plan.length() <= FETCH_INLINE_BYTES_MAX);
+        if short && !reaches_out {
             return located.fetch(reader.as_ref());
         }
         let fetched = tokio::task::spawn_blocking(move || located.fetch(reader.as_ref())).await;
         fetched.unwrap_or_else(|error| Err(ReadError::Log(error.to_string())))
+    }
+
+    /// A place among those that wait for the object store, if this read does: it may take long, and neither its memory nor
+    /// its thread may be missing to those that read the disk.
+    pub(crate) async fn cold_place(
+        &self,
+        plan: Option<&ReadPlan>,
+        group: GroupId,
+    ) -> Result<Option<SemaphorePermit<'_>>, Unavailable> {
+        let shared = &self.shared;
+        let reader = shared.readers.get(group.0 as usize).and_then(Option::as_ref);
+        let reaches_out = plan.zip(reader).is_some_and(|(plan, reader)| reader.reaches_out(plan));
+        if !reaches_out {
+            return Ok(None);
+        }
+        match tokio::time::timeout(COLD_PATIENCE, shared.cold_reads.acquire()).await {
+            Ok(Ok(place)) => Ok(Some(place)),
+            Ok(Err(_)) | Err(_) => Err(Unavailable::ColdReadsExhausted),
+        }
+    }
+
+    /// What a failed read is answered with.
+    pub(crate) fn read_failed(&self, error: &ReadError) -> Unavailable {
+        match error {
+            ReadError::Unreachable { object, why } => {
+                tracing::debug!(object, why, "a read of the object store failed");
+                if let Some(cold) = &self.shared.cold {
+                    cold.read_failed(&format!("{object}: {why}"));
+                }
+                Unavailable::ColdStoreUnreachable
+            }
+            other => Unavailable::Internal(other.to_string()),
+        }
     }
 
     /// Whether the group of a stream takes requests, as the shard's thread last said: asked before a body is read, so

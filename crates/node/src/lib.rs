@@ -14,6 +14,7 @@
 //! - [`route`]: which group a stream belongs to
 //! - [`snapshot`]: snapshots, whose bytes pass through and are never whole in memory
 //! - [`shard`]: all groups of the node, without threads
+//! - [`cold`]: the object store, where data files go that the disk is not to keep
 //! - [`cluster_file`], [`open`]: the data directory
 //! - [`backup`]: taking, checking and restoring backups
 //! - [`storage`]: what is known of damage on disk
@@ -30,6 +31,7 @@
 pub mod api;
 pub mod backup;
 pub mod cluster_file;
+pub mod cold;
 pub mod config;
 pub mod handle;
 pub mod json;
@@ -48,6 +50,7 @@ pub use api::{
     ControlAnswer, Durability, GroupState, GroupStatus, HotStatus, Identity, ReadAnswer, ReadRequest, Status,
     StorageBytes, Unavailable, WriteAnswer,
 };
+pub use cold::{ColdOptions, ColdStatus};
 pub use config::Config;
 pub use handle::{Admission, Handle};
 pub use node::Node;

@@ -1,13 +1,14 @@
 //! A node with its threads.
 
 use crate::api::{GroupState, GroupStatus, Identity, Unavailable};
+use crate::cold::Standing;
 use crate::config::Config;
 use crate::handle::Handle;
 use crate::open::{OpenError, Opened, open};
 use crate::rooms::Rooms;
 use crate::snapshot::Commits;
 use crate::storage::Faults;
-use crate::threads::{Mail, Reply, ScrubOptions, Scrubber, Shard, Shared, checkpointer, loaders, refusal_code};
+use crate::threads::{Mail, Mover, Reply, ScrubOptions, Scrubber, Shard, Shared, checkpointer, loaders, refusal_code};
 use highwater_base::{Clock, Random};
 use highwater_disk::{Disk, File};
 use highwater_wal::Writer;
@@ -15,7 +16,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, mpsc};
 use std::thread::JoinHandle;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// The protocol's release line that this server speaks.
 const PROTOCOL: u32 = 11;
@@ -33,6 +34,7 @@ struct Running {
     checkpointer: JoinHandle<()>,
     loaders: Vec<JoinHandle<()>>,
     scrubber: Scrubber,
+    mover: Option<Mover>,
     writer: Writer,
     _lock: Arc<dyn File>,
 }
@@ -48,7 +50,7 @@ impl Node {
         mut random: Box<dyn Random>,
     ) -> Result<Self, OpenError> {
         let opened = open::<Reply>(&config, &disk, random.as_mut())?;
-        let Opened { cluster, lock, log, core, readers, looks_restored } = opened;
+        let Opened { cluster, lock, log, core, readers, looks_restored, cold } = opened;
         let log_reader = log.reader();
         let writer = Writer::spawn(log);
         let shared = Arc::new(Shared {
@@ -80,6 +82,10 @@ impl Node {
             control: watch::Sender::new(None),
             storage: Faults::new(config.scrub_bytes_per_second),
             backups: Default::default(),
+            cold: config.cold.as_ref().zip(cold.as_ref()).map(|(options, cold)| {
+                Arc::new(Standing::new(options.store.0.place(), cold.life, options.local_bytes_max))
+            }),
+            cold_reads: Semaphore::new(config.cold_reads_max),
             disk,
             data: config.data.clone(),
         });
@@ -93,6 +99,11 @@ impl Node {
         let scrub =
             ScrubOptions { bytes_per_second: config.scrub_bytes_per_second, interval_ms: config.scrub_interval_ms };
         let scrubber = Scrubber::spawn(scrub, Arc::clone(&shared), Arc::clone(&shard)).map_err(spawn_failed)?;
+        let moving = config.cold.clone().zip(cold).zip(shared.cold.clone());
+        let mover = moving.map(|((options, cold), standing)| {
+            Mover::spawn(options, cold, standing, Arc::clone(&shared), Arc::clone(&shard))
+        });
+        let mover = mover.transpose().map_err(spawn_failed)?;
         let of_thread = Arc::clone(&shard);
         let thread = std::thread::Builder::new().name("shard".to_owned()).spawn(move || of_thread.run());
         let running = Some(Running {
@@ -100,6 +111,7 @@ impl Node {
             checkpointer,
             loaders,
             scrubber,
+            mover,
             writer,
             _lock: lock,
         });
@@ -139,10 +151,13 @@ impl Node {
     }
 
     fn stop(&mut self) {
-        let Some(Running { shard, checkpointer, loaders, scrubber, writer, _lock }) = self.running.take() else {
+        let Some(Running { shard, checkpointer, loaders, scrubber, mover, writer, _lock }) = self.running.take() else {
             return;
         };
         drop(scrubber.stop);
+        if let Some(mover) = mover {
+            mover.stop();
+        }
         self.shared.closing.store(true, Ordering::Relaxed);
         self.shard.post(Mail::Stop);
         // In this order: the shard owns the work for the checkpointer, and both use the log.

@@ -1,12 +1,13 @@
 //! A data directory: made once, opened by one server at a time, recovered.
 
 use crate::cluster_file::{self, ClusterFile, ClusterFileError};
+use crate::cold::{self, Cold};
 use crate::config::Config;
 use crate::restored::{self, Mark, Place, RestoredError};
 use crate::shard::{self, Recovery, ShardCore, ShardOptions};
 use highwater_base::Random;
 use highwater_disk::{Disk, File, OpenMode};
-use highwater_store::StoreReader;
+use highwater_store::{ColdStore, StoreReader};
 use highwater_wal::{AppendError, LastRun, Log, Recovered};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,6 +60,9 @@ pub enum OpenError {
     /// The mark of a restore does not read.
     #[error(transparent)]
     Restored(#[from] RestoredError),
+    /// The object store is another cluster's, or is needed and not set.
+    #[error("{0}")]
+    ObjectStore(String),
     /// The system failed.
     #[error("{}: {error}", path.display())]
     Io {
@@ -83,6 +87,8 @@ pub struct Opened<T> {
     pub readers: Vec<Option<StoreReader>>,
     /// Whether the directory's files are a copy, and nobody said why.
     pub looks_restored: bool,
+    /// Its object store, if it has one.
+    pub(crate) cold: Option<Cold>,
 }
 
 /// Names that may be in a directory that is to be made one of ours.
@@ -126,6 +132,7 @@ pub fn open<T: shard::Token>(
     let mark = Mark::read(disk.as_ref(), data)?;
     let looks_restored = Place::check(disk.as_ref(), data).map_err(io(data))? == Place::Other;
     report_restore(data, mark, looks_restored);
+    let cold = cold::open(config, disk, &cluster, mark, random)?;
     let (mut log, recovered) = Log::open(Arc::clone(disk), &log_path, log_options(config, random))?;
     let first_start = !cluster.bootstrapped;
     if first_start {
@@ -143,12 +150,15 @@ pub fn open<T: shard::Token>(
         groups: cluster.groups,
         recovered: &recovered,
         first_start,
-        store: config.store.clone(),
+        store: highwater_store::Options {
+            cold: cold.as_ref().map(|cold| ColdStore(Arc::clone(&cold.tier) as _)),
+            ..config.store.clone()
+        },
         mark,
         hot_metadata_bytes: config.hot_metadata_bytes,
     };
     let (core, readers) = ShardCore::recover(shard_options(config), &recovery, &log.reader(), random);
-    Ok(Opened { cluster, lock, log, core, readers, looks_restored })
+    Ok(Opened { cluster, lock, log, core, readers, looks_restored, cold })
 }
 
 fn check_settings(config: &Config) -> Result<(), OpenError> {

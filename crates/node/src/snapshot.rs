@@ -171,8 +171,10 @@ impl Handle {
             let Some(reader) = reader else {
                 return Err(Unavailable::Internal("the group's files were not opened".to_owned()));
             };
+            let place = self.cold_place(Some(&located.plan), located.group).await?;
             let group = located.group.0;
             let read = tokio::task::spawn_blocking(move || reader.read(&located.plan)).await;
+            drop(place);
             match read.unwrap_or_else(|error| Err(ReadError::Log(error.to_string()))) {
                 Ok(bytes) => return Ok(Some(bytes)),
                 Err(ReadError::Moved) => {}
@@ -195,7 +197,7 @@ impl Handle {
                     self.note_log_damage(group, &why, path.to_owned(), true, range);
                     return Err(Unavailable::StoredBytesDamaged(why));
                 }
-                Err(error) => return Err(Unavailable::Internal(error.to_string())),
+                Err(error) => return Err(self.read_failed(&error)),
             }
         }
         Err(Unavailable::Internal("the bytes moved as often as they were located".to_owned()))

@@ -247,6 +247,7 @@ fn unavailable_wire(unavailable: &Unavailable) -> Wire {
         Unavailable::GroupRestarting => again("GROUP_RESTARTING"),
         Unavailable::ApplyStopped => Wire::refusal(503, "APPLY_STOPPED"),
         Unavailable::ReadBytesExhausted => Wire::refusal(503, "LIVE_READ_BACKPRESSURE").with("retry-after", 1),
+        Unavailable::ColdStoreUnreachable | Unavailable::ColdReadsExhausted => again("COLD_BACKPRESSURE"),
         Unavailable::LiveReadsExhausted => Wire::refusal(429, "LIVE_READS_EXHAUSTED").with("retry-after", 1),
         Unavailable::SnapshotCommitsBusy => again("SNAPSHOT_COMMITS_BUSY"),
         Unavailable::SnapshotCommitInProgress => again("SNAPSHOT_COMMIT_IN_PROGRESS"),

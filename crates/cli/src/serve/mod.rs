@@ -47,6 +47,7 @@ pub fn config(settings: &Settings) -> Result<Config> {
     config.scrub_bytes_per_second = settings.scrub_bytes_per_second()?;
     config.hot_metadata_bytes = settings.hot_metadata_bytes()?;
     config.compaction_bytes_per_second = settings.compaction_bytes_per_second()?;
+    config.cold = settings.cold()?;
     config.boot_id = highwater_disk::system::boot_id_text(&OsDisk::new());
     Ok(config)
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub const SOON: Duration = Duration::from_secs(30);
 
 /// Variables that would change what the programs under test do.
-const VARIABLES: [&str; 17] = [
+const VARIABLES: [&str; 18] = [
     "HIGHWATER_URL",
     "HIGHWATER_TOKEN",
     "HIGHWATER_TOKEN_FILE",
@@ -33,6 +33,7 @@ const VARIABLES: [&str; 17] = [
     "HIGHWATER_BEHIND_PROXY",
     "HIGHWATER_PUBLIC_URL",
     "HIGHWATER_CORS_ORIGINS",
+    "HIGHWATER_OBJECT_STORE",
 ];
 
 /// A folder below the build's own, because `/tmp` may be memory.

@@ -2,6 +2,7 @@
 
 mod backup;
 mod bed;
+mod cold;
 mod commands;
 mod content;
 mod crash;

@@ -143,6 +143,7 @@ impl From<Unavailable> for Error {
             Unavailable::GroupRestarting => Code::GroupRestarting,
             Unavailable::ApplyStopped => Code::ApplyStopped,
             Unavailable::ReadBytesExhausted => Code::LiveReadBackpressure,
+            Unavailable::ColdStoreUnreachable | Unavailable::ColdReadsExhausted => Code::ColdBackpressure,
             Unavailable::LiveReadsExhausted => Code::LiveReadsExhausted,
             Unavailable::StoredBytesDamaged(_) => Code::StoredBytesDamaged,
             Unavailable::SnapshotCommitsBusy => Code::SnapshotCommitsBusy,

@@ -268,6 +268,9 @@ codes! {
     LiveReadBackpressure "LIVE_READ_BACKPRESSURE" 503 Some(1), "",
         "The answers that wait for slow readers hold all the memory they may.",
         "Ask again later.";
+    ColdBackpressure "COLD_BACKPRESSURE" 503 Some(1), "",
+        "Bytes that are needed lie in the object store, which does not answer or has too many reads waiting. They are kept there; nothing was proposed, and bytes on the server's disk are served.",
+        "Ask again later; if it lasts, the status of the server says why.";
     JsonBoundaryUnverified "JSON_BOUNDARY_UNVERIFIED" 503 Some(1), "",
         "Whether the offset lies between two JSON messages could not be told. Nothing was proposed.",
         "Send it again.";

@@ -245,6 +245,7 @@ impl Service for Fake {
             disk_free_bytes: Some(1 << 30),
             snapshot_commits: 0,
             backups: 0,
+            object_store: Some(highwater_node::ColdStatus::default()),
             scrub: highwater_node::ScrubStatus {
                 last: Some(highwater_node::ScrubPass { ended_ms: Some(1_000), ..Default::default() }),
                 ..Default::default()

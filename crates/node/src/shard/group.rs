@@ -187,6 +187,7 @@ impl<T> GroupCore<T> {
                 files: store.file_bytes,
                 live: store.stored_bytes,
                 dead: store.dead_bytes,
+                cold: self.store.cold_bytes(),
                 index: store.index_bytes,
                 log: self.checkpoint.logged_bytes,
                 compacted: self.compacted_bytes,

@@ -1,9 +1,9 @@
-//! What those ask who read a group's files: a scrub, and a backup.
+//! What those ask who read a group's files: a scrub, a backup, and the one who moves them.
 
 use super::{Answer, GroupCore, Now, Output, ShardCore, Slot, Token};
 use crate::api::{GroupState, Unavailable};
 use highwater_base::GroupId;
-use highwater_store::{CheckpointError, IndexSlice, ScrubCursor, ScrubSlice};
+use highwater_store::{CheckpointError, ColdPlan, IndexSlice, ScrubCursor, ScrubSlice};
 
 /// Bytes of payload in one slice of a scrub.
 const SLICE_BYTES: u64 = 8 << 20;
@@ -26,6 +26,12 @@ impl<T: Token> ShardCore<T> {
     #[must_use]
     pub fn scrub_index(&self, id: GroupId) -> Option<IndexSlice> {
         self.group(id).map(|group| group.store.plan_index_scrub())
+    }
+
+    /// Which of the group's files may move to the object store, or come back, for the one who moves them.
+    #[must_use]
+    pub fn cold_plan(&self, id: GroupId) -> Option<ColdPlan> {
+        self.group(id).map(|group| group.store.plan_cold())
     }
 
     /// The stream whose bytes an object of the group holds, and whether they are its snapshot's.

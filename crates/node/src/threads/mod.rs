@@ -1,5 +1,5 @@
-//! What drives the core in production: its callers, one thread each for the shard, the log, checkpoints and the scrub,
-//! and a few for what is not in memory.
+//! What drives the core in production: its callers, one thread each for the shard, the log, checkpoints, the scrub and
+//! the moves to an object store, and a few for what is not in memory.
 //!
 //! A write's way: its task encodes it and posts it to the shard. If nobody else is there, the task's thread proposes it,
 //! writes it to the log, syncs, applies and goes on with the answer: no other thread is woken. If others are there,
@@ -8,18 +8,21 @@
 
 mod checkpointer;
 mod loader;
+mod mover;
 mod reply;
 mod scrubber;
 mod shard;
 
 pub(crate) use checkpointer::{Work, checkpointer};
 pub(crate) use loader::loaders;
+pub(crate) use mover::Mover;
 pub(crate) use reply::Reply;
 pub(crate) use scrubber::{ScrubOptions, Scrubber};
 pub(crate) use shard::Shard;
 
 use crate::api::{GroupStatus, Identity, Status, Unavailable};
 use crate::backup::session::Backups;
+use crate::cold::Standing;
 use crate::rooms::Rooms;
 use crate::shard::{Input, ShardCore};
 use crate::snapshot::Commits;
@@ -33,7 +36,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// Something that somebody wants to know of the core.
 pub(crate) type Question = Box<dyn FnOnce(&ShardCore<Reply>) + Send>;
@@ -98,6 +101,9 @@ pub(crate) struct Shared {
     pub control: watch::Sender<Option<Arc<View>>>,
     pub storage: Faults,
     pub backups: Backups,
+    pub cold: Option<Arc<Standing>>,
+    /// Places of reads that wait for the object store.
+    pub cold_reads: Semaphore,
     pub disk: Arc<dyn Disk>,
     pub data: PathBuf,
 }
@@ -167,6 +173,7 @@ impl Shared {
             scrub: self.storage.status(),
             snapshot_commits: self.commits.running(),
             backups: self.backups.count(),
+            object_store: self.cold.as_ref().map(|cold| cold.status()),
         }
     }
 }

@@ -142,6 +142,9 @@ impl StoreReader {
         if read_back != digest {
             return Err(MoveError::Differs(files.object_place(file, &moved)));
         }
+        if !pace(0) {
+            return Err(MoveError::Stopped);
+        }
         files.write_marker(file, moved, digest)?;
         // From here on whoever does not find the file looks there.
         files.set_cold(file, moved);

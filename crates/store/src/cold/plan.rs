@@ -1,6 +1,8 @@
 //! Which data files may move, come back, or be deleted.
 
+use crate::reader::StoreReader;
 use crate::store::Store;
+use highwater_disk::OpenMode;
 
 /// A data file that may move to the object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +31,24 @@ pub struct ColdPlan {
     pub cold_bytes: u64,
 }
 
+impl StoreReader {
+    /// When a data file on the disk was last written, in nanoseconds since the Unix epoch; 0 if the disk does not say.
+    #[must_use]
+    pub fn changed_ns(&self, file: u32) -> u64 {
+        let opened = self.files.disk.open(&self.files.path(file), OpenMode::Read);
+        opened.and_then(|opened| opened.modified_ns()).ok().flatten().unwrap_or_default()
+    }
+}
+
 impl Store {
+    /// Bytes of the files in the object store.
+    #[must_use]
+    pub fn cold_bytes(&self) -> u64 {
+        let away = self.files.away();
+        let bytes = away.iter().filter_map(|file| self.usage.get(*file));
+        bytes.map(|found| found.bytes).sum()
+    }
+
     /// What may be done now. Touches no disk.
     #[must_use]
     pub fn plan_cold(&self) -> ColdPlan {

@@ -44,11 +44,18 @@ struct Output {
     buffer: Vec<u8>,
     /// Bytes before `position` that were not synced.
     unsynced: u64,
+    /// Where the first byte of this writer goes: behind the file's end, on a page of its own.
+    begin: u32,
 }
 
 impl Output {
     fn end(&self) -> u64 {
         u64::from(self.position) + self.buffer.len() as u64
+    }
+
+    /// The file and its bytes, if something was written to it. One that was opened and had no room ends where it did.
+    fn grown(&self) -> Option<(u32, u64)> {
+        (self.end() > u64::from(self.begin)).then(|| (self.number, self.end()))
     }
 }
 
@@ -100,7 +107,7 @@ impl<'a> RunWriter<'a> {
 
     /// Files that were written, and their bytes.
     pub fn grown(&self) -> Vec<(u32, u64)> {
-        let open = self.output.as_ref().map(|output| (output.number, output.end()));
+        let open = self.output.as_ref().and_then(Output::grown);
         self.left.iter().copied().chain(open).collect()
     }
 
@@ -158,7 +165,7 @@ impl<'a> RunWriter<'a> {
         };
         if !self.output.as_ref().is_some_and(fits) {
             self.sync()?;
-            self.left.extend(self.output.as_ref().map(|output| (output.number, output.end())));
+            self.left.extend(self.output.as_ref().and_then(Output::grown));
             self.output = Some(self.make()?);
         }
         let output = self.output.as_ref().expect("opened above");
@@ -183,7 +190,14 @@ impl<'a> RunWriter<'a> {
             Ok(file)
         });
         match opened {
-            Ok(file) => Ok(Some(Output { number: active.file, file, position, buffer: Vec::new(), unsynced: 0 })),
+            Ok(file) => Ok(Some(Output {
+                number: active.file,
+                file,
+                position,
+                buffer: Vec::new(),
+                unsynced: 0,
+                begin: position,
+            })),
             Err(source) => Err(WriteFault { path, source, sync: false }),
         }
     }
@@ -197,7 +211,7 @@ impl<'a> RunWriter<'a> {
         let opened = self.files.disk.open(&path, OpenMode::CreateNew);
         let file = opened.map_err(|source| WriteFault { path, source, sync: false })?;
         let buffer = data::encode_file_header(self.files.owner, number);
-        Ok(Output { number, file, position: 0, buffer, unsynced: 0 })
+        Ok(Output { number, file, position: 0, buffer, unsynced: 0, begin: 0 })
     }
 
     fn block(&mut self, object: u64, start: u64, payload: &[u8]) -> Result<(), WriteFault> {

@@ -6,7 +6,8 @@
 //! corpus, and over cut and flipped versions of it, as a test.
 //!
 //! # Modules
-//! - `folders`: targets that damage and open whole directories; the others are here
+//! - `folders`: targets that damage and open whole directories
+//! - `residence`: a store that is used as the input says; the other targets are here
 //!
 //! # Invariants
 //! A function returns for every input.
@@ -34,8 +35,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod folders;
+mod residence;
 
 pub use folders::{sqlite_folder, store_folder, wal_folder};
+pub use residence::store_residence;
 
 /// A disk in memory with one file of these bytes.
 fn disk_with(path: &str, data: &[u8]) -> SimDisk {

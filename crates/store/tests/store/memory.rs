@@ -2,7 +2,7 @@
 
 use crate::world::{World, disk as new_disk, owner};
 use highwater_disk::SimDisk;
-use highwater_store::{Options, Store};
+use highwater_store::{Keep, Options, Store};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::Path;
@@ -70,4 +70,42 @@ fn payload_is_not_kept_in_memory() {
     // The simulated disk now holds what the log held; nobody holds it twice.
     let grown = HELD.get() - before;
     assert!(grown < 1 << 20, "{grown} bytes more");
+}
+
+/// What stays of an object that is on disk alone: the table of the index's base. Beside it the store has nothing that grows
+/// with the objects, and what a start takes meanwhile is a block and the table.
+#[test]
+fn an_object_on_disk_alone_costs_less_than_two_bytes() {
+    let disk = new_disk(1);
+    let mut world = World::new(&disk, Options { index_delta_bytes_min: 0, ..Options::default() });
+    let objects = 20_000u64;
+    for object in 0..objects {
+        world.append(object.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1, 100);
+    }
+    world.checkpoint().expect("a base");
+    drop(world);
+    let disk: Arc<SimDisk> = Arc::new(disk);
+    let empty: Arc<SimDisk> = Arc::new(new_disk(1));
+    let path = Path::new(crate::world::DIRECTORY);
+    let open = |disk: Arc<SimDisk>| {
+        let before = HELD.get();
+        let opening = Store::opening(disk, path, owner(), Options::default()).expect("sound");
+        let (mut seen, mut most) = (0, 0);
+        let store = opening.load(&mut |visited| {
+            assert!(visited.evictable);
+            seen += 1;
+            most = most.max(HELD.get() - before);
+            Ok(Keep::Stored)
+        });
+        (store.expect("sound"), seen, HELD.get() - before, most)
+    };
+    // The first open of an empty folder makes files, which the disk holds in memory.
+    drop(open(Arc::clone(&empty)));
+    let (_, _, bare, _) = open(empty);
+    let (store, seen, held, most) = open(disk);
+    assert_eq!((seen, store.resident()), (objects, (0, 0)));
+    let each = (held - bare) as f64 / objects as f64;
+    println!("{each:.2} bytes for each object, {} of them in the table", store.table_bytes());
+    assert!((1.2..2.0).contains(&each), "{each} bytes for each object");
+    assert!(most < bare + (1 << 20), "{most} bytes while it was opened");
 }

@@ -92,5 +92,5 @@ impl Server {
 
 /// Whether a failure to fetch may be over at the next attempt.
 fn passes<T>(fetched: &Result<T, ReadError>) -> bool {
-    matches!(fetched, Err(ReadError::Io { .. } | ReadError::Log(_) | ReadError::Moved))
+    matches!(fetched, Err(ReadError::Io { .. } | ReadError::Log(_) | ReadError::LogDamaged(_) | ReadError::Moved))
 }

@@ -66,6 +66,8 @@ impl Server {
         config.live_reads_max = 4;
         config.store.file_bytes_max = 128 << 10;
         config.store.index_delta_bytes_min = 4 << 10;
+        // In two of three worlds streams leave memory whenever they may.
+        config.hot_metadata_bytes = [0, 4 << 10, 64 << 20][(seed % 3) as usize];
         Self {
             disk: SimDisk::new(seed),
             death_at_stop: Death::Power,

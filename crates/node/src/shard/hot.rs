@@ -24,9 +24,9 @@ const KEYS_MAX: usize = 1_024;
 /// Records that eviction looks at in one turn: they take some hundred microseconds.
 const LOOKS_MAX: u64 = 1_024;
 
-/// Trips that may fail in a row before the group stops, and milliseconds between them: a read that fails once is often
-/// answered the next time, and one that still fails after two seconds is not.
-const FAILURES_MAX: u32 = 10;
+/// Trips that may fail in a row before the group stops, and milliseconds by which each is made later than the one before: a
+/// read that fails once is often answered the next time, at once, and one that still fails after two seconds is not.
+const FAILURES_MAX: u32 = 5;
 const RETRY_MS: u64 = 200;
 
 /// About what a record that changed takes in memory until the next base of the index.
@@ -105,6 +105,9 @@ pub(super) struct Hot<T> {
     parked: Vec<Parked<T>>,
     /// Those of them to look at again.
     resumed: Vec<Parked<T>>,
+    /// A sweep met streams that are not in memory: it is done again once they are, before they can leave.
+    pub sweep_waits: bool,
+    sweep_due: bool,
     failures: u32,
     /// Monotonic milliseconds before which no trip begins.
     not_before: u64,
@@ -125,6 +128,8 @@ impl<T> Hot<T> {
             loading: false,
             parked: Vec::new(),
             resumed: Vec::new(),
+            sweep_waits: false,
+            sweep_due: false,
             failures: 0,
             not_before: 0,
             idle_looks: 0,
@@ -153,6 +158,11 @@ impl<T> Hot<T> {
 
     pub fn park(&mut self, parked: Parked<T>) {
         self.parked.push(parked);
+    }
+
+    /// Whether a sweep is due because what it met is in memory now.
+    pub fn take_sweep_due(&mut self) -> bool {
+        std::mem::take(&mut self.sweep_due)
     }
 
     pub fn take_resumed(&mut self) -> Vec<Parked<T>> {
@@ -283,6 +293,7 @@ impl<T> GroupCore<T> {
         self.hot.figures.loads_us += took_us;
         // Whoever lacks something still wants it again.
         self.resume();
+        self.hot.sweep_due |= std::mem::take(&mut self.hot.sweep_waits) && result.is_ok();
         match result {
             Ok(found) => {
                 self.hot.failures = 0;
@@ -296,8 +307,8 @@ impl<T> GroupCore<T> {
                     let path = path.display();
                     tracing::warn!(event = "index_read_failed", group = %self.owner, %path, error = %source, "an index could not be read and is tried again");
                 }
+                self.hot.not_before = monotonic.saturating_add(RETRY_MS * u64::from(self.hot.failures));
                 self.hot.failures += 1;
-                self.hot.not_before = monotonic.saturating_add(RETRY_MS);
                 Ok(())
             }
             Err(error) => Err(format!("its index does not read, and what it holds is not all in memory: {error}")),

@@ -247,13 +247,16 @@ impl<T: Token> ShardCore<T> {
     }
 
     fn turn_group(&mut self, number: u32, now: Now, room: &mut usize, out: &mut Vec<Output<T>>) {
-        let touches_allowed = self.touches_allowed();
+        let (touches_allowed, sweeps_allowed) = (self.touches_allowed(), self.sweeps_allowed());
         let Some(group) = self.slots[number as usize].up() else { return };
         if matches!(group.state, GroupState::Stopped(_)) {
             return;
         }
         let waiting = (group.waiters.len(), group.waiters.deadline());
         group.resume_parked(now, room, out);
+        if group.hot.take_sweep_due() && sweeps_allowed {
+            group.sweep(now, &mut self.uncommitted_bytes);
+        }
         group.confirm_asked(out);
         let (mut changed, state) = (Changed::default(), group.state.clone());
         // Once more than there is something new: entries may have waited for what is in memory now.

@@ -149,7 +149,7 @@ impl<T> GroupCore<T> {
     }
 
     /// Proposes what expiry asks for: touches for those who wait, and the end of what is over.
-    fn sweep(&mut self, now: Now, uncommitted: &mut u64) {
+    pub fn sweep(&mut self, now: Now, uncommitted: &mut u64) {
         if self.state != GroupState::Serving || self.raft.standing().role != Role::Leader {
             return;
         }
@@ -160,6 +160,7 @@ impl<T> GroupCore<T> {
         let mut missing = Vec::new();
         let due = self.machine.streams_mut();
         let due = due.map(|streams| streams.take_due(now.wall, SWEEP_STREAMS_MAX, &stored, &mut missing));
+        self.hot.sweep_waits |= !missing.is_empty();
         self.hot.want(missing);
         for Due { path, incarnation } in due.unwrap_or_default() {
             self.propose_own(path, Operation::Expire { incarnation }, now.wall, uncommitted);
@@ -208,7 +209,7 @@ fn reached_only(applied: &Applied) -> bool {
 impl<T: Token> ShardCore<T> {
     /// Looks for streams that are over and for streams that somebody waits for.
     pub(super) fn sweep(&mut self, now: Now) {
-        let may = self.pressure(OWN_BYTES_MAX, true).is_none();
+        let may = self.sweeps_allowed();
         for (number, slot) in (0..).zip(&mut self.slots) {
             let Some(group) = slot.up().filter(|_| may) else { continue };
             group.sweep(now, &mut self.uncommitted_bytes);
@@ -216,6 +217,11 @@ impl<T: Token> ShardCore<T> {
                 self.dirty.insert(number);
             }
         }
+    }
+
+    /// Whether the end of what is over may be proposed now.
+    pub(super) fn sweeps_allowed(&self) -> bool {
+        self.pressure(OWN_BYTES_MAX, true).is_none()
     }
 
     /// Whether the touches of readers may be proposed now.

@@ -44,6 +44,14 @@ pub struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
+    /// How a group's store is kept: what has records in a delta cannot leave memory, and must leave room for others.
+    fn store_options(&self) -> highwater_store::Options {
+        let mut store = self.store.clone();
+        store.index_delta_bytes_max = store.index_delta_bytes_max.min(self.hot_bytes_max() / 2);
+        store.index_delta_bytes_min = store.index_delta_bytes_min.min(store.index_delta_bytes_max);
+        store
+    }
+
     /// One group's share.
     fn hot_bytes_max(&self) -> u64 {
         self.hot_metadata_bytes / u64::from(self.groups.max(1))
@@ -170,7 +178,7 @@ fn open_group(recovery: &Recovery<'_>, owner: OwnerId) -> Result<Recovering, Str
         }
     }
     let directory = recovery.directory.join(owner.to_string());
-    let opening = Store::opening(Arc::clone(&recovery.disk), &directory, owner, recovery.store.clone())
+    let opening = Store::opening(Arc::clone(&recovery.disk), &directory, owner, recovery.store_options())
         .map_err(|error| format!("its store does not open: {error}"))?;
     let (applied, meta) = (opening.applied(), opening.meta().clone());
     let unreadable = |error| format!("its checkpoint does not read: {error}");

@@ -48,11 +48,17 @@ pub struct Host {
 
 impl Host {
     pub fn open(data: &Path, disk: &CountingDisk) -> Self {
+        Self::open_with(data, disk, Config::new(data).hot_metadata_bytes)
+    }
+
+    /// The same with so many bytes of memory for streams.
+    pub fn open_with(data: &Path, disk: &CountingDisk, hot_metadata_bytes: u64) -> Self {
         let mut random = SplitMix::new(7);
         let disk: Arc<dyn Disk> = Arc::new(WatchedDisk::new(OsDisk::new(), disk.0.clone()));
         // Small enough that most of what a test does has left the log when it ends.
         let (wal_segment_bytes, wal_bytes_max, checkpoint_bytes) = (16 << 20, 128 << 20, 2 << 20);
-        let config = Config { wal_segment_bytes, wal_bytes_max, checkpoint_bytes, ..Config::new(data) };
+        let config =
+            Config { wal_segment_bytes, wal_bytes_max, checkpoint_bytes, hot_metadata_bytes, ..Config::new(data) };
         let mut node = Solo::open(&config, &disk, &mut random).expect("opens");
         node.sync();
         Self { node, random, token: 0 }

@@ -4,6 +4,9 @@ use crate::alone;
 use crate::counting::{held, ran_ns};
 use crate::host::{CountingDisk, Host};
 use bytes::Bytes;
+use highwater_node::ReadRequest;
+use highwater_node::shard::Answer;
+use highwater_stream::ReadFrom;
 use std::sync::atomic::Ordering;
 
 const STREAMS: u64 = 100_000;
@@ -54,6 +57,51 @@ fn a_hundred_thousand_idle_streams_cost_300_bytes_each_and_a_restart_reads_no_pa
     assert_eq!(payload, 0, "a restart reads the index alone");
     assert!(index < STREAMS * 400, "{index} bytes of index");
     assert_eq!(host.node.core().status().iter().map(|group| group.streams).sum::<u64>(), STREAMS);
+}
+
+/// Streams for which there is no room in memory cost a few bytes each, from the first to the last and after a restart, and are
+/// read and written like all others.
+#[test]
+fn streams_beyond_the_room_in_memory_cost_a_few_bytes_each() {
+    let _alone = alone();
+    let room = 4 << 20;
+    let directory = tempfile::tempdir().expect("a directory");
+    let before = held();
+    let mut host = Host::open_with(directory.path(), &CountingDisk::default(), room);
+    let empty = held() - before;
+    let mut costs = Vec::new();
+    for part in 0..5 {
+        make(&mut host, part * STREAMS / 5..(part + 1) * STREAMS / 5, b"x");
+        costs.push(held() - before - empty);
+    }
+    host.node.close().expect("a clean end");
+    let before = held();
+    let mut host = Host::open_with(directory.path(), &CountingDisk::default(), room);
+    let restarted = held() - before - empty;
+    println!("{costs:?} bytes for each fifth of {STREAMS} streams, {restarted} after a restart");
+    let status = host.node.core().status();
+    let resident: u64 = status.iter().map(|group| group.hot.streams).sum();
+    println!("{resident} streams in memory");
+    assert_eq!(status.iter().map(|group| group.streams).sum::<u64>(), STREAMS);
+    assert!(resident < STREAMS / 4, "{resident} streams in memory");
+    for number in (0..STREAMS).step_by(997) {
+        host.write([Host::append(&path(number), Bytes::from_static(b"more"))]);
+        let request = ReadRequest {
+            path: path(number),
+            incarnation: None,
+            from: ReadFrom::Start,
+            length_max: 100,
+            leader: true,
+            wait_ms: None,
+        };
+        let Some(Answer::Read(Ok(Ok(located)))) = host.read(request) else { panic!("{number} is there") };
+        assert_eq!(host.node.fetch(located).expect("its bytes are there").body, b"xmore"[..]);
+    }
+    // What changed since the last checkpoints, of which 2 MiB in the log begin one, is in memory beside the room.
+    let bound = room as i64 + (12 << 20);
+    assert!(costs.iter().chain([&restarted]).all(|cost| *cost < bound), "{costs:?}, {restarted}");
+    let grown = costs[4] - costs[1];
+    assert!(grown < STREAMS as i64 * 20, "{grown} bytes for three fifths of {STREAMS} streams");
 }
 
 /// The story: with 100,000 streams there, appends to 64 of them fell to a third, because every round looked at all

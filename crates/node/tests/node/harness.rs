@@ -38,6 +38,11 @@ pub fn config() -> Config {
     }
 }
 
+/// The same with no room for streams in memory: whatever may leave it does, and every checkpoint writes a new base.
+pub fn config_cold() -> Config {
+    Config { hot_metadata_bytes: 0, ..config() }
+}
+
 impl Host {
     pub fn new(seed: u64) -> Self {
         Self::with(seed, config())

@@ -7,6 +7,7 @@ mod expiry;
 mod faults;
 mod harness;
 mod history;
+mod hot;
 mod random;
 mod reads;
 mod reports;

@@ -3,7 +3,7 @@
 //! A write without an answer is repeated under its key until it has one, as a client would; a repeat that applied a
 //! second time, or one that never applied, shows in the bytes.
 
-use crate::harness::{Host, create, delete, keyed};
+use crate::harness::{Host, config, config_cold, create, delete, keyed};
 use highwater_base::Random;
 use highwater_base::random::SplitMix;
 use highwater_node::{GroupState, Unavailable};
@@ -29,7 +29,10 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let what = format!("seed {seed}");
-        Self { host: Host::serving(seed), random: SplitMix::new(!seed), streams: BTreeMap::new(), what }
+        // Every other world keeps no stream in memory for longer than it must.
+        let mut host = Host::with(seed, if seed.is_multiple_of(2) { config_cold() } else { config() });
+        host.open().expect("an empty disk is initialised");
+        Self { host, random: SplitMix::new(!seed), streams: BTreeMap::new(), what }
     }
 
     fn step(&mut self) {

@@ -11,9 +11,6 @@ use highwater_base::{Incarnation, Millis};
 /// Milliseconds after which a stream is named again that is still due: its command may have been lost.
 const AGAIN_MS: u64 = 1_000;
 
-/// Milliseconds after which a stream is looked at that had to be loaded first: a tick of the node.
-const LOADED_MS: u64 = 100;
-
 /// A stream that an expire command would change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
@@ -34,14 +31,13 @@ impl Machine {
         stored: &dyn Fn(u64) -> bool,
         missing: &mut Vec<u64>,
     ) -> Vec<Due> {
-        let mut due = Vec::new();
-        while due.len() + missing.len() < count_max {
+        let (mut due, mut unseen) = (Vec::new(), Vec::new());
+        while due.len() + unseen.len() < count_max {
             let Some(&(time, object)) = self.due.first().filter(|(time, _)| *time <= at) else { break };
             self.due.remove(&(time, object));
             let Some(stream) = self.streams.get(&object) else {
                 if self.lacks(object, stored) {
-                    missing.push(object);
-                    self.due.insert((at.plus(LOADED_MS), object));
+                    unseen.push((time, object));
                 }
                 continue;
             };
@@ -55,6 +51,8 @@ impl Machine {
             let incarnation = stream.identity(&self.group).incarnation;
             due.push(Due { path: stream.path.as_ref().to_owned(), incarnation });
         }
+        missing.extend(unseen.iter().map(|(_, object)| *object));
+        self.due.extend(unseen);
         due
     }
 

@@ -1,5 +1,8 @@
 //! The object store that a setting names.
 
+#[cfg(feature = "s3")]
+mod s3;
+
 use anyhow::{Result, bail};
 use highwater_disk::OsDisk;
 use highwater_store::{ColdTier, Folder};
@@ -19,7 +22,7 @@ pub fn open(place: &str) -> Result<Arc<dyn ColdTier>> {
         return folder(path);
     }
     if place.starts_with("s3://") {
-        return s3(place);
+        return bucket(place);
     }
     bail!("{place} is neither a folder, such as file:///srv/archive, nor a bucket, such as s3://bucket/prefix")
 }
@@ -31,7 +34,13 @@ fn folder(path: &str) -> Result<Arc<dyn ColdTier>> {
     Ok(Arc::new(Folder::new(Arc::new(OsDisk::private_in(Path::new(path))), path)))
 }
 
-fn s3(_place: &str) -> Result<Arc<dyn ColdTier>> {
+#[cfg(feature = "s3")]
+fn bucket(place: &str) -> Result<Arc<dyn ColdTier>> {
+    s3::open(place)
+}
+
+#[cfg(not(feature = "s3"))]
+fn bucket(_place: &str) -> Result<Arc<dyn ColdTier>> {
     bail!("this program was built without S3; build it with `--features s3`, or name a folder")
 }
 

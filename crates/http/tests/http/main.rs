@@ -19,6 +19,7 @@ mod operations;
 mod order;
 mod random;
 mod reads;
+mod revoked;
 mod snapshots;
 mod sse;
 mod wire;

@@ -37,27 +37,12 @@ fn open(disk: &Arc<dyn Disk>, data: &Path) -> Result<Node, OpenError> {
 }
 
 async fn create(handle: &Handle, path: &str) {
-    let create = Create {
-        content_type: "application/octet-stream".to_owned(),
-        closed: false,
-        incarnation: None,
-        new_incarnation: handle.issue_incarnation(),
-        expiry: None,
-        body: Bytes::new(),
-    };
+    let create = Create::plain("application/octet-stream", handle.issue_incarnation(), Bytes::new());
     handle.write(path.to_owned(), Operation::Create(create)).await.expect("serves").result.expect("created");
 }
 
 async fn append(handle: &Handle, path: &str, fill: u8, length: usize) {
-    let append = Append {
-        incarnation: None,
-        producer: None,
-        body_fault: None,
-        content_type: Some("application/octet-stream".to_owned()),
-        stream_seq: None,
-        close: false,
-        body: Bytes::from(vec![fill; length]),
-    };
+    let append = Append::plain("application/octet-stream", Bytes::from(vec![fill; length]));
     handle.write(path.to_owned(), Operation::Append(append)).await.expect("serves").result.expect("taken");
 }
 

@@ -92,27 +92,12 @@ fn open_with(disk: &SimDisk, config: Config) -> Result<Node, OpenError> {
 }
 
 async fn append(handle: &Handle, path: &str, fill: u8) {
-    let append = Append {
-        incarnation: None,
-        producer: None,
-        body_fault: None,
-        content_type: Some("application/octet-stream".to_owned()),
-        stream_seq: None,
-        close: false,
-        body: Bytes::from(vec![fill; PIECE]),
-    };
+    let append = Append::plain("application/octet-stream", Bytes::from(vec![fill; PIECE]));
     handle.write(path.to_owned(), Operation::Append(append)).await.expect("serves").result.expect("taken");
 }
 
 async fn fill(handle: &Handle, path: &str) {
-    let create = Create {
-        content_type: "application/octet-stream".to_owned(),
-        closed: false,
-        incarnation: None,
-        new_incarnation: handle.issue_incarnation(),
-        expiry: None,
-        body: Bytes::new(),
-    };
+    let create = Create::plain("application/octet-stream", handle.issue_incarnation(), Bytes::new());
     handle.write(path.to_owned(), Operation::Create(create)).await.expect("serves").result.expect("created");
     for fill in 0..PIECES {
         append(handle, path, fill).await;

@@ -34,26 +34,10 @@ fn open(disk: &SimDisk, config: Config) -> Node {
 }
 
 async fn fill(handle: &Handle, path: &str) {
-    let octets = || "application/octet-stream".to_owned();
-    let create = Create {
-        content_type: octets(),
-        closed: false,
-        incarnation: None,
-        new_incarnation: handle.issue_incarnation(),
-        expiry: None,
-        body: Bytes::new(),
-    };
+    let create = Create::plain("application/octet-stream", handle.issue_incarnation(), Bytes::new());
     handle.write(path.to_owned(), Operation::Create(create)).await.expect("serves").result.expect("created");
     for _ in 0..4 {
-        let append = Append {
-            incarnation: None,
-            producer: None,
-            body_fault: None,
-            content_type: Some(octets()),
-            stream_seq: None,
-            close: false,
-            body: Bytes::from(vec![7; 50_000]),
-        };
+        let append = Append::plain("application/octet-stream", Bytes::from(vec![7; 50_000]));
         handle.write(path.to_owned(), Operation::Append(append)).await.expect("serves").result.expect("taken");
     }
 }

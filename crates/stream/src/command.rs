@@ -105,6 +105,15 @@ pub struct Create {
     pub body: Bytes,
 }
 
+impl Create {
+    /// A stream that asks for nothing but its content type, which is normalised already, and its first bytes.
+    #[must_use]
+    pub fn plain(content_type: &str, new_incarnation: Incarnation, body: Bytes) -> Self {
+        let content_type = content_type.to_owned();
+        Self { content_type, closed: false, incarnation: None, new_incarnation, expiry: None, body }
+    }
+}
+
 /// An append.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Append {
@@ -122,6 +131,22 @@ pub struct Append {
     pub close: bool,
     /// The bytes; empty only for a close.
     pub body: Bytes,
+}
+
+impl Append {
+    /// Bytes of a content type, which is normalised already, from a writer who asks for nothing else.
+    #[must_use]
+    pub fn plain(content_type: &str, body: Bytes) -> Self {
+        Self {
+            incarnation: None,
+            producer: None,
+            body_fault: None,
+            content_type: Some(content_type.to_owned()),
+            stream_seq: None,
+            close: false,
+            body,
+        }
+    }
 }
 
 /// What is wrong with a body. It is reported only for a write that would otherwise apply.

@@ -57,14 +57,7 @@ fn create(n: u64) -> Command {
 }
 
 fn create_at(n: u64, path: String) -> Command {
-    let create = Create {
-        content_type: "application/vnd.ursula.sqlite-vfs.v2".to_owned(),
-        closed: false,
-        incarnation: None,
-        new_incarnation: token(n),
-        expiry: None,
-        body: Bytes::new(),
-    };
+    let create = Create::plain("application/vnd.ursula.sqlite-vfs.v2", token(n), Bytes::new());
     Command { at: Millis(n), path, operation: Operation::Create(create) }
 }
 

@@ -83,27 +83,13 @@ impl Host {
     }
 
     pub fn create(&mut self, path: &str, body: &'static [u8]) -> (String, Operation) {
-        let create = Create {
-            content_type: "application/octet-stream".to_owned(),
-            closed: false,
-            incarnation: None,
-            new_incarnation: Incarnation::issue(&mut self.random),
-            expiry: None,
-            body: Bytes::from_static(body),
-        };
+        let create =
+            Create::plain("application/octet-stream", Incarnation::issue(&mut self.random), Bytes::from_static(body));
         (path.to_owned(), Operation::Create(create))
     }
 
     pub fn append(path: &str, body: Bytes) -> (String, Operation) {
-        let append = Append {
-            incarnation: None,
-            producer: None,
-            body_fault: None,
-            content_type: Some("application/octet-stream".to_owned()),
-            stream_seq: None,
-            close: false,
-            body,
-        };
+        let append = Append::plain("application/octet-stream", body);
         (path.to_owned(), Operation::Append(append))
     }
 

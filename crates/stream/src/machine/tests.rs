@@ -10,14 +10,7 @@ fn token(n: u64) -> Incarnation {
 fn with_streams(paths: &[&str]) -> Machine {
     let mut machine = Machine::new(Options::default());
     for (n, path) in (1..).zip(paths) {
-        let create = Create {
-            content_type: "text/plain".to_owned(),
-            closed: false,
-            incarnation: None,
-            new_incarnation: token(n),
-            expiry: None,
-            body: Bytes::from_static(b"hello"),
-        };
+        let create = Create::plain("text/plain", token(n), Bytes::from_static(b"hello"));
         let command = Command { at: Millis(1), path: (*path).to_owned(), operation: Operation::Create(create) };
         assert!(machine.apply(&command).result.is_ok());
     }

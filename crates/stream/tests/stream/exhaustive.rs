@@ -150,14 +150,7 @@ fn command(at: Millis, letter: Letter) -> Command {
 
 fn explore(producers_max: usize, letters: Vec<Letter>, depth: u32) -> Result<u64, String> {
     let mut machine = Machine::new(Options { producers_max, ..Options::default() });
-    let create = Create {
-        content_type: "text/plain".to_owned(),
-        closed: false,
-        incarnation: None,
-        new_incarnation: token(1),
-        expiry: None,
-        body: Bytes::new(),
-    };
+    let create = Create::plain("text/plain", token(1), Bytes::new());
     let created = machine.apply(&Command { at: Millis(1), path: "s".to_owned(), operation: Operation::Create(create) });
     assert!(created.result.is_ok());
     let mut search = Search { letters, visited: 0 };

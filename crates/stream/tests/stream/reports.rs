@@ -30,14 +30,7 @@ fn keyless(path: &str, body: &str) -> Command {
 
 fn with_stream(path: &str) -> Machine {
     let mut machine = Machine::new(Options::default());
-    let create = Create {
-        content_type: "text/plain".to_owned(),
-        closed: false,
-        incarnation: None,
-        new_incarnation: token(1),
-        expiry: None,
-        body: Bytes::new(),
-    };
+    let create = Create::plain("text/plain", token(1), Bytes::new());
     let command = Command { at: Millis(1), path: path.to_owned(), operation: Operation::Create(create) };
     assert!(machine.apply(&command).result.is_ok());
     machine

@@ -218,14 +218,7 @@ proptest! {
 }
 
 fn create(path: &str, n: u64) -> Command {
-    let create = Create {
-        content_type: "text/plain".to_owned(),
-        closed: false,
-        incarnation: None,
-        new_incarnation: token(n),
-        expiry: None,
-        body: Bytes::new(),
-    };
+    let create = Create::plain("text/plain", token(n), Bytes::new());
     Command { at: Millis(n), path: path.to_owned(), operation: Operation::Create(create) }
 }
 

@@ -1,0 +1,229 @@
+use crate::mst::orders;
+use bytes::Bytes;
+use highwater_repo::car::{Reader, section_bytes};
+use highwater_repo::data::{Map, encode};
+use highwater_repo::key::{Curve, SigningKey};
+use highwater_repo::mst::{Step, TreeError, Walk, invert};
+use highwater_repo::write::{Change, OPERATIONS_MAX, Prepared, RECORD_BYTES_MAX, Write, WriteError, stage};
+use highwater_repo::{Cid, Commit, Tid, Tree, Value};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const DID: &str = "did:web:bot.example";
+
+/// A repository with its blocks, as a server would keep it.
+struct Repository {
+    tree: Tree,
+    blocks: BTreeMap<Cid, Bytes>,
+    /// What should be there.
+    records: BTreeMap<String, Cid>,
+    key: SigningKey,
+    rev: Option<Tid>,
+}
+
+impl Repository {
+    fn new() -> Self {
+        let mut tree = Tree::new();
+        let blocks = tree.seal().1.into_iter().collect();
+        let key = SigningKey::from_secret(Curve::K256, &[9; 32]).expect("a secret");
+        Self { tree, blocks, records: BTreeMap::new(), key, rev: None }
+    }
+
+    fn write(&mut self, writes: &[Write]) -> Result<Prepared, WriteError> {
+        let staged = stage(&self.tree, writes, &self.blocks)?;
+        let rev = Tid::after(self.rev, 1, 0);
+        let prepared = staged.commit(DID.parse().expect("a DID"), rev, &self.key);
+        self.rev = Some(rev);
+        self.tree = prepared.tree.clone();
+        self.blocks.extend(prepared.made.iter().cloned());
+        for operation in &prepared.operations {
+            match operation.cid {
+                Some(cid) => self.records.insert(operation.path.clone(), cid),
+                None => self.records.remove(&operation.path),
+            };
+        }
+        Ok(prepared)
+    }
+
+    /// What somebody who follows the specification finds in a commit's archive.
+    fn read(&self, prepared: &Prepared, before: Cid) {
+        let mut reader = Reader::new();
+        reader.push(&prepared.archive);
+        let mut blocks = BTreeMap::new();
+        while let Some((cid, block)) = reader.block().expect("an archive") {
+            assert!(blocks.insert(cid, block).is_none(), "{cid} is sent twice");
+        }
+        assert_eq!(reader.finish(), Ok(vec![prepared.cid]));
+        let commit = Commit::decode(blocks[&prepared.cid].clone()).expect("a commit");
+        assert_eq!(commit.verify(&self.key.public()), Ok(()));
+        assert_eq!(Some(commit.data), self.tree.name());
+        for operation in &prepared.operations {
+            assert!(operation.cid.is_none_or(|cid| blocks.contains_key(&cid)), "a record is missing");
+        }
+        let mut operations = prepared.operations.clone();
+        for _ in 0..2 {
+            assert_eq!(invert(commit.data, &operations, &blocks), Ok(before));
+            operations.reverse();
+        }
+        if operations.len() <= 4 {
+            for order in orders(&operations) {
+                assert_eq!(invert(commit.data, &order, &blocks), Ok(before));
+            }
+        }
+    }
+}
+
+fn record(number: u64) -> Bytes {
+    let map: Map =
+        [("$type".to_owned(), Value::Text("com.example.kind".into())), ("n".into(), Value::Integer(number as i64))]
+            .into_iter()
+            .collect();
+    encode(&Value::Map(map)).into()
+}
+
+fn path(number: u64) -> String {
+    format!("com.example.kind/{}", Tid::new(number * 7_919, 0))
+}
+
+fn create(number: u64, record: Bytes) -> Write {
+    Write { path: path(number), change: Change::Create(record) }
+}
+
+#[test]
+fn an_empty_repository_has_the_root_that_everybody_knows() {
+    let mut tree = Tree::new();
+    assert_eq!(tree.seal().0.to_string(), "bafyreie5737gdxlw5i64vzichcalba3z2v5n6icifvx5xytvske7mr3hpm");
+}
+
+#[test]
+fn limits_are_met_exactly_and_refused_one_beyond_before_a_commit_exists() {
+    let mut repository = Repository::new();
+    let many = |count: usize| (0..count as u64).map(|n| create(n, record(n))).collect::<Vec<_>>();
+    assert_eq!(repository.write(&many(OPERATIONS_MAX + 1)).err(), Some(WriteError::Count(OPERATIONS_MAX + 1)));
+    assert_eq!(repository.write(&[]).err(), Some(WriteError::Count(0)));
+    let before = repository.tree.name().expect("sealed");
+    let prepared = repository.write(&many(OPERATIONS_MAX)).expect("a commit");
+    repository.read(&prepared, before);
+
+    let sized = |bytes: usize| Bytes::from(vec![0x60; bytes]);
+    let large = |bytes| [create(1_000, sized(bytes))];
+    let error = WriteError::RecordTooLarge { path: path(1_000), bytes: RECORD_BYTES_MAX + 1 };
+    assert_eq!(repository.write(&large(RECORD_BYTES_MAX + 1)).err(), Some(error));
+    repository.write(&large(RECORD_BYTES_MAX)).expect("a commit");
+
+    let mut room = 2_000_000 - section_bytes(RECORD_BYTES_MAX);
+    let two = |second| [create(2_000, Bytes::from(vec![0x61; RECORD_BYTES_MAX])), create(2_001, sized(second))];
+    let mut refused = 0;
+    // The largest second record that fits is found from above.
+    let prepared = loop {
+        match repository.write(&two(room)) {
+            Ok(prepared) => break prepared,
+            Err(WriteError::CommitTooLarge { bytes }) => {
+                refused += 1;
+                room -= (bytes - 2_000_000).max(1);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(refused > 0 && prepared.archive.len() <= 2_000_000 && prepared.archive.len() > 1_997_000);
+}
+
+#[test]
+fn writes_that_do_not_fit_are_refused_and_change_nothing() {
+    let mut repository = Repository::new();
+    repository.write(&[create(1, record(1))]).expect("a commit");
+    let root = repository.tree.name();
+    let delete = |number| Write { path: path(number), change: Change::Delete };
+    let update = |number| Write { path: path(number), change: Change::Update(record(5)) };
+    for (writes, error) in [
+        (vec![create(2, record(2)), create(1, record(2))], WriteError::Exists(path(1))),
+        (vec![create(2, record(2)), delete(3)], WriteError::Absent(path(3))),
+        (vec![update(3)], WriteError::Absent(path(3))),
+        (vec![delete(1), create(1, record(2))], WriteError::Twice(path(1))),
+    ] {
+        assert_eq!(repository.write(&writes).err(), Some(error));
+        assert_eq!(repository.tree.name(), root);
+    }
+    for bad in
+        ["", "com.example.kind", "com.example.kind/", "com.example.kind/a/b", "kind/a", "com.example.kind/..", "/a"]
+    {
+        let write = Write { path: bad.into(), change: Change::Delete };
+        assert_eq!(repository.write(&[write]).err(), Some(WriteError::Key(bad.into())));
+    }
+}
+
+#[test]
+fn a_tree_that_keeps_only_its_top_in_memory_loads_the_rest_and_says_what_is_missing() {
+    let mut repository = Repository::new();
+    for batch in 0..10 {
+        repository
+            .write(&(batch * 100..batch * 100 + 100).map(|n| create(n, record(n))).collect::<Vec<_>>())
+            .expect("a commit");
+        repository.tree.keep_layers(1);
+    }
+    for (path, cid) in &repository.records {
+        assert_eq!(repository.tree.get(path, &repository.blocks), Ok(Some(*cid)));
+    }
+    repository.tree.keep_layers(0);
+    let root = repository.tree.name().expect("sealed");
+    let missing = repository.tree.get(&path(3), &BTreeMap::new());
+    assert_eq!(missing, Err(TreeError::Missing(root)));
+    let mut tree = repository.tree.clone();
+    assert!(tree.remove(&path(3), &BTreeMap::new()).is_err());
+    assert_eq!(tree.name(), Some(root));
+}
+
+#[derive(Debug, Clone)]
+enum Step2 {
+    Put(u64, u64),
+    Delete(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Vec<Step2>>> {
+    let step = prop_oneof![
+        3 => (0u64..60, 0u64..5).prop_map(|(key, value)| Step2::Put(key, value)),
+        2 => (0u64..60).prop_map(Step2::Delete),
+    ];
+    prop::collection::vec(prop::collection::vec(step, 1..8), 1..25)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn every_commit_can_be_undone_from_its_own_blocks_and_the_tree_depends_on_its_records_alone(batches in steps()) {
+        let mut repository = Repository::new();
+        for batch in batches {
+            let mut writes = BTreeMap::new();
+            for step in batch {
+                let (number, value) = match step { Step2::Put(key, value) => (key, Some(value)), Step2::Delete(key) => (key, None) };
+                let there = repository.records.contains_key(&path(number));
+                let change = match (value, there) {
+                    (Some(value), true) => Change::Update(record(value)),
+                    (Some(value), false) => Change::Create(record(value)),
+                    (None, true) => Change::Delete,
+                    (None, false) => continue,
+                };
+                writes.insert(number, Write { path: path(number), change });
+            }
+            if writes.is_empty() {
+                continue;
+            }
+            let before = repository.tree.name().expect("sealed");
+            let prepared = repository.write(&writes.into_values().collect::<Vec<_>>()).expect("a commit");
+            repository.read(&prepared, before);
+            repository.tree.keep_layers(1);
+        }
+        let mut afresh = Tree::new();
+        for (path, cid) in repository.records.iter().rev() {
+            afresh.put(path, *cid, &BTreeMap::new()).expect("in memory");
+        }
+        prop_assert_eq!(Some(afresh.seal().0), repository.tree.name());
+        let (mut walk, mut found) = (Walk::new(&repository.tree), Vec::new());
+        while let Some(step) = walk.next(&repository.blocks).expect("whole") {
+            if let Step::Record(path, cid) = step {
+                found.push((path.to_string(), cid));
+            }
+        }
+        prop_assert_eq!(found, repository.records.into_iter().collect::<Vec<_>>());
+    }
+}

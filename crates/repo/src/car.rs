@@ -186,7 +186,10 @@ mod tests {
         vec![block(vec![1]), block(vec![]), block(vec![7; 100_000]), block(vec![1])]
     }
 
-    fn read(pieces: impl Iterator<Item = Vec<u8>>) -> Result<(Vec<Cid>, Vec<(Cid, Bytes)>), CarError> {
+    /// Roots and blocks.
+    type Contents = (Vec<Cid>, Vec<(Cid, Bytes)>);
+
+    fn read(pieces: impl Iterator<Item = Vec<u8>>) -> Result<Contents, CarError> {
         let (mut reader, mut found) = (Reader::new(), Vec::new());
         for piece in pieces {
             reader.push(&piece);

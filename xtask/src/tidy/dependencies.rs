@@ -6,19 +6,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Crates that decide: inside the workspace they depend on `base` only, and from outside on little.
-const PURE: [(&str, &[&str]); 4] = [
+const PURE: [(&str, &[&str]); 5] = [
     ("highwater-base", &["bytes", "thiserror", "zerocopy", "blake3", "crc32c"]),
     ("highwater-stream", &["bytes", "thiserror", "zerocopy", "blake3", "crc32c"]),
     ("highwater-control", &["bytes", "thiserror", "zerocopy", "blake3", "crc32c"]),
     ("highwater-consensus", &["bytes", "thiserror", "zerocopy", "blake3", "crc32c", "raft", "slog"]),
+    ("highwater-repo", &["bytes", "thiserror", "base64", "bs58", "k256", "p256", "serde", "sha2"]),
 ];
 
 /// Lower to higher: a crate depends only on crates that stand before it.
-const LAYERS: [&str; 16] = [
+const LAYERS: [&str; 17] = [
     "highwater-base",
     "highwater-disk",
     "highwater-stream",
     "highwater-control",
+    "highwater-repo",
     "highwater-consensus",
     "highwater-wal",
     "highwater-store",
@@ -34,7 +36,7 @@ const LAYERS: [&str; 16] = [
 ];
 
 /// What consensus and storage rest on, pinned to one version.
-const PINNED: [&str; 6] = ["raft", "slog", "crc32c", "blake3", "zstd", "rustix"];
+const PINNED: [&str; 8] = ["raft", "slog", "crc32c", "blake3", "zstd", "rustix", "k256", "p256"];
 
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))

@@ -37,7 +37,9 @@ fn keys_of_the_vectors_make_one_tree_in_any_order_and_share_what_they_share() {
     let none = BTreeMap::new();
     let build = |keys: &mut dyn Iterator<Item = &String>| {
         let mut tree = Tree::new();
-        keys.for_each(|key| drop(tree.put(key, value, &none).expect("in memory")));
+        for key in keys {
+            tree.put(key, value, &none).expect("in memory");
+        }
         tree.seal()
     };
     let (root, blocks) = build(&mut keys.iter());

@@ -5,6 +5,7 @@
 use crate::cid::{CID_BYTES, Cid, CidError};
 use crate::data::{DataError, Decoder, Encoder};
 use bytes::{Buf, Bytes, BytesMut};
+use std::ops::Range;
 use thiserror::Error;
 
 /// Bytes of one block at the most: a record, with room for what others allow.
@@ -81,6 +82,13 @@ pub fn block_header(cid: &Cid, block_bytes: usize) -> Vec<u8> {
     out
 }
 
+/// Adds a block to an archive.
+pub fn put_block(out: &mut Vec<u8>, cid: &Cid, block: &[u8]) {
+    put_varint(out, CID_BYTES + block.len());
+    out.extend(cid.to_bytes());
+    out.extend(block);
+}
+
 /// Bytes that a block takes in an archive.
 #[must_use]
 pub fn section_bytes(block_bytes: usize) -> usize {
@@ -92,10 +100,54 @@ pub fn section_bytes(block_bytes: usize) -> usize {
 pub fn archive<'a>(root: &Cid, blocks: impl IntoIterator<Item = (&'a Cid, &'a Bytes)>) -> Vec<u8> {
     let mut out = header(root);
     for (cid, block) in blocks {
-        out.extend(block_header(cid, block.len()));
-        out.extend(block);
+        put_block(&mut out, cid, block);
     }
     out
+}
+
+/// Sections of an archive that was verified when it was written, one after another, without its header: where each block's
+/// bytes stand. Nothing is hashed.
+#[derive(Debug, Clone)]
+pub struct Sections<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Sections<'a> {
+    /// Of these bytes, all of which are sections.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    fn section(&mut self) -> Result<(Cid, Range<usize>), CarError> {
+        let rest = &self.bytes[self.at..];
+        let (length, width) = varint(rest)?.ok_or(CarError::Short)?;
+        if length > CID_BYTES + BLOCK_BYTES_MAX {
+            return Err(CarError::Length);
+        }
+        let section = rest.get(width..width + length).ok_or(CarError::Short)?;
+        let cid = Cid::from_bytes(section.get(..CID_BYTES).ok_or(CidError::Length)?)?;
+        let start = self.at + width + CID_BYTES;
+        self.at += width + length;
+        Ok((cid, start..self.at))
+    }
+}
+
+impl Iterator for Sections<'_> {
+    /// A block's name, and where its bytes stand; or what is wrong, which ends it.
+    type Item = Result<(Cid, Range<usize>), CarError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at == self.bytes.len() {
+            return None;
+        }
+        let section = self.section();
+        if section.is_err() {
+            self.at = self.bytes.len();
+        }
+        Some(section)
+    }
 }
 
 /// Reads an archive in pieces, in whatever order its blocks stand, and verifies each block.
@@ -228,6 +280,25 @@ mod tests {
         assert_eq!(read(std::iter::once(vec![0x80; 9])), Err(CarError::Length));
         let tiny = [header(&cid), vec![1, 1]].concat();
         assert_eq!(read(std::iter::once(tiny)), Err(CarError::Name(CidError::Length)));
+    }
+
+    #[test]
+    fn sections_say_where_blocks_stand_and_what_is_wrong() {
+        let blocks = blocks();
+        let archive = archive(&blocks[0].0, blocks.iter().map(|(cid, block)| (cid, block)));
+        let sections = &archive[header(&blocks[0].0).len()..];
+        let found: Vec<_> = Sections::new(sections).map(|section| section.expect("sound")).collect();
+        let bytes = |(cid, range): &(Cid, Range<usize>)| (*cid, Bytes::copy_from_slice(&sections[range.clone()]));
+        assert_eq!(found.iter().map(bytes).collect::<Vec<_>>(), blocks);
+        let last = |bytes: &[u8]| Sections::new(bytes).last();
+        assert_eq!(last(&[]), None);
+        for cut in [1, 20, 36, 39, 74, 80, sections.len() - 1] {
+            assert_eq!(last(&sections[..cut]), Some(Err(CarError::Short)), "{cut}");
+        }
+        assert_eq!(last(&[1, 1]), Some(Err(CarError::Name(CidError::Length))));
+        assert_eq!(last(&[0x81, 0]), Some(Err(CarError::Length)));
+        assert_eq!(last(&[0xff, 0xff, 0xff, 0x7f]), Some(Err(CarError::Length)));
+        assert_eq!(last(&[&[36][..], &[0; 36]].concat()), Some(Err(CarError::Name(CidError::Kind))));
     }
 
     proptest! {

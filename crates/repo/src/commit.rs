@@ -2,12 +2,14 @@
 //!
 //! Source: atproto repository specification, "Commit Objects", version 3.
 
+use crate::car;
 use crate::cid::{Cid, Codec};
 use crate::data::{DataError, Decoder, Encoder};
 use crate::key::{PublicKey, SIGNATURE_BYTES, SignatureError, SigningKey};
 use crate::syntax::Did;
 use crate::tid::Tid;
 use bytes::Bytes;
+use std::ops::Range;
 use thiserror::Error;
 
 const VERSION: u64 = 3;
@@ -107,6 +109,37 @@ impl Commit {
     }
 }
 
+/// A commit over a tree that did not change, with what readers are told of it.
+#[derive(Debug, Clone)]
+pub struct Fresh {
+    /// The commit.
+    pub commit: Commit,
+    /// Its block's name.
+    pub cid: Cid,
+    /// Its block.
+    pub block: Bytes,
+    /// The archive of a `#sync`: the commit alone.
+    pub archive: Bytes,
+    /// Bytes of `archive` in which the commit's section stands, as in [`crate::write::Prepared`].
+    pub stored: Range<usize>,
+}
+
+/// Signs a commit over a tree that is already there: what a restore or a lift says, so that readers leave what they had.
+#[must_use]
+pub fn fresh(did: Did, rev: Tid, data: Cid, key: &SigningKey) -> Fresh {
+    let commit = Commit::sign(did, rev, data, key);
+    let (cid, block) = commit.block();
+    let archive = sync_archive(&cid, &block);
+    let stored = archive.len() - car::section_bytes(block.len())..archive.len();
+    Fresh { commit, cid, block, archive, stored }
+}
+
+/// The archive of a `#sync`: the commit's block alone, which is its root.
+#[must_use]
+pub fn sync_archive(cid: &Cid, block: &Bytes) -> Bytes {
+    car::archive(cid, [(cid, block)]).into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +167,23 @@ mod tests {
                 assert!(Commit::decode(block.slice(..cut)).is_err(), "whole at {cut}");
             }
         }
+    }
+
+    #[test]
+    fn a_fresh_commit_stands_alone_in_its_archive() {
+        let did: Did = "did:web:bot.example".parse().expect("a DID");
+        let key = key(Curve::K256);
+        let fresh = fresh(did, Tid::new(5, 0), Cid::of(Codec::DagCbor, b"root"), &key);
+        assert_eq!(fresh.commit.verify(&key.public()), Ok(()));
+        let sections = &fresh.archive[fresh.stored.clone()];
+        let found: Vec<_> = car::Sections::new(sections).map(|section| section.expect("sound")).collect();
+        assert_eq!(found.len(), 1);
+        let (cid, range) = found[0].clone();
+        assert_eq!((cid, &sections[range]), (fresh.cid, &fresh.block[..]));
+        let mut reader = car::Reader::new();
+        reader.push(&fresh.archive);
+        assert_eq!(reader.block(), Ok(Some((fresh.cid, fresh.block))));
+        assert_eq!(reader.finish(), Ok(vec![fresh.cid]));
     }
 
     #[test]

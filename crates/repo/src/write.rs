@@ -9,6 +9,7 @@ use crate::syntax::Did;
 use crate::tid::Tid;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use thiserror::Error;
 
 /// Bytes of a record at the most.
@@ -95,7 +96,7 @@ pub struct Staged {
     pub tree: Tree,
     /// What they did, in their order.
     pub operations: Vec<Operation>,
-    /// Blocks that are new: nodes and records.
+    /// Blocks that are new, nodes and records, each once. A record may be one that another key names already.
     pub made: Vec<(Cid, Bytes)>,
     /// Moreover the nodes that readers need to undo the operations.
     proof: BTreeMap<Cid, Bytes>,
@@ -111,13 +112,16 @@ pub struct Prepared {
     pub cid: Cid,
     /// Its block.
     pub block: Bytes,
-    /// The archive that readers are sent: the commit first, then new nodes and records, then what undoing needs.
+    /// The archive that readers are sent: the commit first, then new nodes and records, then what undoing needs beyond them.
     pub archive: Bytes,
+    /// Bytes of `archive` in which the sections of the commit and of the new blocks stand, and nothing else: whoever keeps
+    /// the archive has stored the commit, and finds its blocks with [`car::Sections`].
+    pub stored: Range<usize>,
     /// The tree after it.
     pub tree: Tree,
     /// What it did.
     pub operations: Vec<Operation>,
-    /// Blocks that are new, without the commit's.
+    /// Blocks that are new, each once, without the commit's.
     pub made: Vec<(Cid, Bytes)>,
 }
 
@@ -142,9 +146,10 @@ pub fn stage(tree: &Tree, writes: &[Write], blocks: &dyn Blocks) -> Result<Stage
         tree.cover(&operation.path, blocks, &mut proof)?;
     }
     made.extend(nodes);
-    for (cid, _) in &made {
-        proof.remove(cid);
-    }
+    // A record that two keys name is sent once.
+    let mut seen = BTreeSet::new();
+    made.retain(|(cid, _)| seen.insert(*cid));
+    proof.retain(|cid, _| !seen.contains(cid));
     let staged = Staged { tree, operations, made, proof, data };
     let bytes = staged.archive_bytes_max();
     if bytes > COMMIT_BLOCKS_BYTES_MAX { Err(WriteError::CommitTooLarge { bytes }) } else { Ok(staged) }
@@ -201,9 +206,16 @@ impl Staged {
         let Self { tree, operations, made, proof, data } = self;
         let commit = Commit::sign(did, rev, data, key);
         let (cid, block) = commit.block();
-        // A record that two keys name is sent once.
-        let once: BTreeMap<&Cid, &Bytes> = made.iter().map(|(cid, block)| (cid, block)).chain(&proof).collect();
-        let archive = car::archive(&cid, std::iter::once((&cid, &block)).chain(once)).into();
-        Prepared { commit, cid, block, archive, tree, operations, made }
+        let mut archive = car::header(&cid);
+        let start = archive.len();
+        car::put_block(&mut archive, &cid, &block);
+        for (cid, block) in &made {
+            car::put_block(&mut archive, cid, block);
+        }
+        let stored = start..archive.len();
+        for (cid, block) in &proof {
+            car::put_block(&mut archive, cid, block);
+        }
+        Prepared { commit, cid, block, archive: archive.into(), stored, tree, operations, made }
     }
 }

@@ -1,6 +1,6 @@
 use crate::mst::orders;
 use bytes::Bytes;
-use highwater_repo::car::{Reader, section_bytes};
+use highwater_repo::car::{Reader, Sections, header, section_bytes};
 use highwater_repo::data::{Map, encode};
 use highwater_repo::key::{Curve, SigningKey};
 use highwater_repo::mst::{Step, TreeError, Walk, invert};
@@ -54,6 +54,7 @@ impl Repository {
             assert!(blocks.insert(cid, block).is_none(), "{cid} is sent twice");
         }
         assert_eq!(reader.finish(), Ok(vec![prepared.cid]));
+        self.read_stored(prepared);
         let commit = Commit::decode(blocks[&prepared.cid].clone()).expect("a commit");
         assert_eq!(commit.verify(&self.key.public()), Ok(()));
         assert_eq!(Some(commit.data), self.tree.name());
@@ -70,6 +71,20 @@ impl Repository {
                 assert_eq!(invert(commit.data, &order, &blocks), Ok(before));
             }
         }
+    }
+}
+
+impl Repository {
+    /// What a server that keeps a range of the archive finds in it: the commit and what is new, and nothing that others need.
+    fn read_stored(&self, prepared: &Prepared) {
+        let stored = &prepared.archive[prepared.stored.clone()];
+        assert_eq!(prepared.stored.start, header(&prepared.cid).len());
+        let found: Vec<_> = Sections::new(stored)
+            .map(|section| section.expect("sound"))
+            .map(|(cid, range)| (cid, Bytes::copy_from_slice(&stored[range])))
+            .collect();
+        let commit = (prepared.cid, prepared.block.clone());
+        assert_eq!(found, std::iter::once(commit).chain(prepared.made.iter().cloned()).collect::<Vec<_>>());
     }
 }
 

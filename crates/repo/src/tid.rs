@@ -36,6 +36,18 @@ impl Tid {
         self.0 >> CLOCK_ID_BITS
     }
 
+    /// As a number of 63 bits, for records that are stored.
+    #[must_use]
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The one that such a number is; `None` for a number of 64 bits.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Option<Self> {
+        (bits >> 63 == 0).then_some(Self(bits))
+    }
+
     /// The identifier of a time, or the first one behind `last` with the same clock if that is later: what a clock that is
     /// set back must not undo.
     #[must_use]

@@ -38,6 +38,18 @@ impl Encoder {
         Self(Vec::with_capacity(bytes))
     }
 
+    /// Bytes written so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing was written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// What was written.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {

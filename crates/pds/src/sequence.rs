@@ -1,0 +1,116 @@
+//! The numbers of the stream: each is used once, and a restore leaves room above those of the lost run.
+//!
+//! A frame is seen after it is durable, so the next number follows from the newest durable one; nothing is reserved ahead.
+
+use highwater_base::codec::{DecodeError, Reader, Writer};
+use std::collections::BTreeMap;
+use std::fmt;
+use thiserror::Error;
+
+/// A frame's number, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Seq(pub u64);
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The largest number: what every consumer's integers hold.
+pub const SEQ_MAX: u64 = (1 << 53) - 1;
+/// By how much a restore raises the floor: more than a server hands out in the thirty days for which a copy is kept, at
+/// 385,000 a second.
+pub const RESTORE_RAISE: u64 = 1_000_000_000_000;
+
+/// There is no number any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the stream's numbers end at 2^53 - 1, and the next one would be {0}")]
+pub struct Exhausted(pub u64);
+
+/// What was handed out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sequence {
+    /// Every later number is above it.
+    pub floor: u64,
+    /// The newest number that is durable.
+    pub durable: u64,
+    /// The highest number that was handed to the log in this run; it may not have arrived.
+    handed: u64,
+    /// Ranges that no frame has a number in, each from behind its first to its second number: what a raise of the floor left.
+    gaps: BTreeMap<u64, u64>,
+}
+
+impl Sequence {
+    /// The next number, handed out.
+    /// # Errors
+    /// [`Exhausted`].
+    pub fn take(&mut self) -> Result<Seq, Exhausted> {
+        let next = self.newest() + 1;
+        if next > SEQ_MAX {
+            return Err(Exhausted(next));
+        }
+        self.handed = next;
+        Ok(Seq(next))
+    }
+
+    fn newest(&self) -> u64 {
+        self.floor.max(self.durable).max(self.handed)
+    }
+
+    /// The highest number that could have been handed out to somebody who saw it.
+    #[must_use]
+    pub fn ceiling(&self) -> u64 {
+        self.floor.max(self.durable)
+    }
+
+    /// Where a restore's raise leads.
+    /// # Errors
+    /// [`Exhausted`] if no number would be left.
+    pub fn raised(&self) -> Result<u64, Exhausted> {
+        let floor = self.newest() + RESTORE_RAISE;
+        if floor < SEQ_MAX { Ok(floor) } else { Err(Exhausted(floor)) }
+    }
+
+    /// Takes note that a frame is durable.
+    pub fn note(&mut self, seq: Seq) {
+        self.durable = self.durable.max(seq.0);
+    }
+
+    /// Raises the floor. What lies between is a gap.
+    pub fn raise(&mut self, floor: u64) {
+        let below = self.ceiling();
+        if floor > below {
+            self.gaps.insert(below, floor);
+            self.floor = floor;
+        }
+    }
+
+    /// The end of the gap that a cursor lies in, if it lies in one: above the last number before it, and below or at its end.
+    #[must_use]
+    pub fn gap(&self, cursor: u64) -> Option<u64> {
+        let (below, end) = self.gaps.range(..cursor).next_back()?;
+        (cursor > *below && cursor <= *end).then_some(*end)
+    }
+
+    /// Forgets gaps that end below the oldest number that is kept.
+    pub fn forget_gaps(&mut self, oldest: u64) {
+        self.gaps.retain(|_, end| *end >= oldest);
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer) {
+        out.u64(self.floor).u64(self.durable).u32(self.gaps.len() as u32);
+        for (below, end) in &self.gaps {
+            out.u64(*below).u64(*end);
+        }
+    }
+
+    pub(crate) fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let (floor, durable) = (input.u64()?, input.u64()?);
+        let mut gaps = BTreeMap::new();
+        for _ in 0..input.u32()? {
+            gaps.insert(input.u64()?, input.u64()?);
+        }
+        Ok(Self { floor, durable, handed: 0, gaps })
+    }
+}

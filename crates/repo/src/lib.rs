@@ -6,10 +6,10 @@
 //!
 //! # Modules
 //! - [`cid`], [`data`]: names of blocks; values of the data model, their one encoding and their JSON
-//! - [`mst`]: the tree: edits, proofs, undoing, export order
+//! - [`mst`]: the tree: edits, records in order, proofs, undoing, export order
 //! - [`mod@write`]: from writes to a signed commit with the blocks that readers are sent; all limits of size
 //! - [`commit`], [`key`]: commits; signing and verifying keys of both curves
-//! - [`car`]: archives of blocks
+//! - [`car`], [`export`]: archives of blocks; those of whole repositories, of one record, and what a repository consists of
 //! - [`tid`], [`syntax`]: revisions; the texts that call accounts, kinds and records
 //! - [`record`]: what makes a value a record
 //!
@@ -25,6 +25,7 @@ pub mod car;
 pub mod cid;
 pub mod commit;
 pub mod data;
+pub mod export;
 pub mod key;
 pub mod mst;
 pub mod record;

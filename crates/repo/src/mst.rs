@@ -9,12 +9,14 @@ mod cover;
 mod edit;
 mod invert;
 mod node;
+mod records;
 mod tree;
 mod walk;
 
 pub use invert::{InvertError, invert};
 pub use node::NodeError;
-pub use tree::Tree;
+pub use records::{Order, Records};
+pub use tree::{Proof, Tree};
 pub use walk::{Step, Walk};
 
 use crate::cid::Cid;
@@ -26,10 +28,22 @@ use thiserror::Error;
 /// Bytes of a key at the most: a kind of record, a slash, and a record key.
 pub const KEY_BYTES_MAX: usize = 1024;
 
+/// Keys of a node at the most.
+///
+/// Of the keys that happen to be, three quarters go into the node at hand and one begins the next: a node of a hundred is
+/// rarer than one in 10^12. A longer one was made on purpose, by choosing keys that all stand at one layer, and costs every
+/// later write and every reader its whole length. The depth needs no such bound: no key stands above layer 128.
+pub const ENTRIES_MAX: usize = 1024;
+
 /// Where blocks are found.
 pub trait Blocks {
     /// The bytes of a block. `None` if it is not here, which may mean that it must be fetched first.
     fn block(&self, cid: &Cid) -> Option<Bytes>;
+
+    /// How many bytes a block has. `None` as above.
+    fn block_bytes(&self, cid: &Cid) -> Option<usize> {
+        self.block(cid).map(|block| block.len())
+    }
 }
 
 impl Blocks for BTreeMap<Cid, Bytes> {
@@ -45,7 +59,7 @@ pub enum TreeError {
     #[error("block {0} is missing")]
     Missing(Cid),
     /// A block is no node that may stand where it is named.
-    #[error("block {0}: {1}")]
+    #[error("block {0} is no node of this tree: {1}")]
     Node(Cid, NodeError),
 }
 

@@ -4,7 +4,7 @@ use crate::car;
 use crate::cid::{Cid, Codec};
 use crate::commit::Commit;
 use crate::key::SigningKey;
-use crate::mst::{Blocks, Tree, TreeError, is_key};
+use crate::mst::{Blocks, ENTRIES_MAX, Tree, TreeError, is_key};
 use crate::syntax::Did;
 use crate::tid::Tid;
 use bytes::Bytes;
@@ -84,6 +84,11 @@ pub enum WriteError {
         /// Bytes of the archive.
         bytes: usize,
     },
+    /// Too many keys that were chosen to stand side by side.
+    #[error(
+        "more than {ENTRIES_MAX} keys would share one node of the tree, which does not happen by chance; use other record keys"
+    )]
+    Crowded,
     /// A block that is missing or bad.
     #[error(transparent)]
     Tree(#[from] TreeError),
@@ -139,6 +144,9 @@ pub fn stage(tree: &Tree, writes: &[Write], blocks: &dyn Blocks) -> Result<Stage
             return Err(WriteError::Twice(write.path.clone()));
         }
         operations.push(apply(&mut tree, write, blocks, &mut made)?);
+    }
+    if tree.is_crowded() {
+        return Err(WriteError::Crowded);
     }
     let (data, nodes) = tree.seal();
     let mut proof = BTreeMap::new();

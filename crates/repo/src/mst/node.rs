@@ -1,7 +1,7 @@
 //! One node, in memory and as a block.
 
 use super::tree::Subtree;
-use super::{KEY_BYTES_MAX, layer_of};
+use super::{ENTRIES_MAX, KEY_BYTES_MAX, layer_of};
 use crate::data::{DataError, Decoder, Encoder};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -24,6 +24,9 @@ pub enum NodeError {
     /// A key shares more or less with the one before it than it says.
     #[error("a key's shared prefix is not the longest one")]
     Prefix,
+    /// More keys than [`ENTRIES_MAX`].
+    #[error("it has {0} keys, more than {ENTRIES_MAX}")]
+    Entries(u64),
     /// Keys out of order.
     #[error("its keys are out of order")]
     Order,
@@ -72,6 +75,11 @@ impl Node {
         self.leaves.binary_search_by(|leaf| leaf.key.as_bytes().cmp(key.as_bytes()))
     }
 
+    /// Its subtrees, in order.
+    pub fn children(&self) -> impl Iterator<Item = &Subtree> {
+        self.left.iter().chain(self.leaves.iter().filter_map(|leaf| leaf.right.as_ref()))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty() && self.left.is_none()
     }
@@ -102,6 +110,9 @@ impl Node {
         expect_map(&mut data, 2)?;
         data.key("e")?;
         let count = data.list()?;
+        if count > ENTRIES_MAX as u64 {
+            return Err(NodeError::Entries(count));
+        }
         let mut node = Self::default();
         let mut before: Arc<str> = Arc::from("");
         for _ in 0..count {

@@ -1,7 +1,7 @@
 //! Trees and their parts.
 
 use super::node::{Leaf, Node};
-use super::{Blocks, NodeError, TreeError, layer_of};
+use super::{Blocks, ENTRIES_MAX, NodeError, TreeError, layer_of};
 use crate::cid::{Cid, Codec};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -28,18 +28,27 @@ impl Subtree {
     pub fn load(&self, layer: u32, blocks: &dyn Blocks) -> Result<Arc<Node>, TreeError> {
         match (&self.node, self.name) {
             (Some(node), _) => Ok(Arc::clone(node)),
-            (None, Some(name)) => {
-                let node = fetch(name, blocks)?;
-                node.check(layer).map_err(|error| TreeError::Node(name, error))?;
-                Ok(Arc::new(node))
-            }
+            (None, Some(name)) => Ok(fetch(name, layer, blocks)?.0),
             (None, None) => unreachable!("a subtree is named or in memory"),
+        }
+    }
+
+    /// Its node at a layer, with its block; of a subtree that is sealed.
+    pub fn load_block(&self, layer: u32, blocks: &dyn Blocks) -> Result<(Arc<Node>, Bytes), TreeError> {
+        match &self.node {
+            Some(node) => Ok((Arc::clone(node), node.encode(Self::name).into())),
+            None => fetch(self.name(), layer, blocks),
         }
     }
 
     /// Its name, which it has once it is sealed.
     pub fn name(&self) -> Cid {
         self.name.expect("children are sealed before their parent")
+    }
+
+    fn is_crowded(&self) -> bool {
+        let Some(node) = self.node.as_ref().filter(|_| self.name.is_none()) else { return false };
+        node.leaves.len() > ENTRIES_MAX || node.children().any(Self::is_crowded)
     }
 
     /// Names what was edited, children first, and hands over the blocks.
@@ -75,12 +84,30 @@ impl Subtree {
     }
 }
 
-fn fetch(name: Cid, blocks: &dyn Blocks) -> Result<Node, TreeError> {
+/// A node from its block, wherever it may stand.
+fn fetch_anywhere(name: Cid, blocks: &dyn Blocks) -> Result<(Node, Bytes), TreeError> {
     if name.codec() != Codec::DagCbor {
         return Err(TreeError::Missing(name));
     }
     let block = blocks.block(&name).ok_or(TreeError::Missing(name))?;
-    Node::decode(block).map_err(|error| TreeError::Node(name, error))
+    let node = Node::decode(block.clone()).map_err(|error| TreeError::Node(name, error))?;
+    Ok((node, block))
+}
+
+/// A node from its block, which must be one that may stand at a layer.
+fn fetch(name: Cid, layer: u32, blocks: &dyn Blocks) -> Result<(Arc<Node>, Bytes), TreeError> {
+    let (node, block) = fetch_anywhere(name, blocks)?;
+    node.check(layer).map_err(|error| TreeError::Node(name, error))?;
+    Ok((Arc::new(node), block))
+}
+
+/// Whether a key is in a tree, and how somebody who knows only the root's name can tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proof {
+    /// What the key names.
+    pub value: Option<Cid>,
+    /// Nodes on the way to it, or to where it would be, the root first.
+    pub nodes: Vec<(Cid, Bytes)>,
 }
 
 /// Records by their keys. Cloning is cheap, and clones share what neither changed.
@@ -110,7 +137,7 @@ impl Tree {
     /// # Errors
     /// If the root is missing, or is no root: one without keys has a child above its place.
     pub fn open(root: Cid, blocks: &dyn Blocks) -> Result<Self, TreeError> {
-        let node = fetch(root, blocks)?;
+        let (node, _) = fetch_anywhere(root, blocks)?;
         let layer = node.leaves.first().map_or(0, |leaf| layer_of(&leaf.key));
         if !node.is_empty() {
             let sound = if node.leaves.is_empty() { Err(NodeError::Layer) } else { node.check(layer) };
@@ -137,6 +164,32 @@ impl Tree {
             }
         }
         Ok(None)
+    }
+
+    /// What a key names, with the blocks of the nodes on the way to it or to the bottom, the root first: they prove that the
+    /// key is there or that it is not. Of a tree that is sealed.
+    /// # Errors
+    /// A block that is missing or bad.
+    pub fn prove(&self, key: &str, blocks: &dyn Blocks) -> Result<Proof, TreeError> {
+        let (mut subtree, mut layer) = (self.root.clone(), self.layer);
+        let mut proof = Proof { value: None, nodes: Vec::new() };
+        loop {
+            let (node, block) = subtree.load_block(layer, blocks)?;
+            proof.nodes.push((subtree.name(), block));
+            let at = match node.search(key) {
+                Ok(at) => return Ok(Proof { value: Some(node.leaves[at].value), ..proof }),
+                Err(at) => at,
+            };
+            // Beyond the key's own layer too: not every reader knows that it cannot stand there.
+            let Some(child) = node.gap(at) else { return Ok(proof) };
+            (subtree, layer) = (child.clone(), layer.saturating_sub(1));
+        }
+    }
+
+    /// Whether a node that was edited since the last seal holds more than [`ENTRIES_MAX`] keys.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.root.is_crowded()
     }
 
     /// Names every node that was edited since the last call; returns the root's name, and the new nodes' blocks,

@@ -53,7 +53,7 @@ impl Walk {
             }
             Some(Pending::Subtree(subtree, layer)) => {
                 let (subtree, layer) = (subtree.clone(), *layer);
-                let node = subtree.load(layer, blocks)?;
+                let (node, block) = subtree.load_block(layer, blocks)?;
                 let (name, below) = (subtree.name(), layer.saturating_sub(1));
                 self.pending.pop();
                 for leaf in node.leaves.iter().rev() {
@@ -61,9 +61,15 @@ impl Walk {
                     self.pending.push(Pending::Record(Arc::clone(&leaf.key), leaf.value, name));
                 }
                 self.pending.extend(node.left.clone().map(|left| Pending::Subtree(left, below)));
-                Ok(Some(Step::Node(name, node.encode(Subtree::name).into())))
+                Ok(Some(Step::Node(name, block)))
             }
         }
+    }
+
+    /// How many subtrees and records wait, which is what the walk holds in memory.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.pending.len()
     }
 
     fn in_order(&self, key: &str, node: Cid) -> Result<(), TreeError> {

@@ -3,6 +3,8 @@
 mod crypto;
 mod data_model;
 mod mst;
+mod reads;
 mod repositories;
+mod repository;
 mod syntax;
 mod vectors;

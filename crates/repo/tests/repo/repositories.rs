@@ -1,108 +1,11 @@
-use crate::mst::orders;
+use crate::repository::{Repository, create, path, record};
 use bytes::Bytes;
-use highwater_repo::car::{Reader, Sections, header, section_bytes};
-use highwater_repo::data::{Map, encode};
-use highwater_repo::key::{Curve, SigningKey};
-use highwater_repo::mst::{Step, TreeError, Walk, invert};
-use highwater_repo::write::{Change, OPERATIONS_MAX, Prepared, RECORD_BYTES_MAX, Write, WriteError, stage};
-use highwater_repo::{Cid, Commit, Tid, Tree, Value};
+use highwater_repo::Tree;
+use highwater_repo::car::section_bytes;
+use highwater_repo::mst::{Step, TreeError, Walk};
+use highwater_repo::write::{Change, OPERATIONS_MAX, RECORD_BYTES_MAX, Write, WriteError};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-
-const DID: &str = "did:web:bot.example";
-
-/// A repository with its blocks, as a server would keep it.
-struct Repository {
-    tree: Tree,
-    blocks: BTreeMap<Cid, Bytes>,
-    /// What should be there.
-    records: BTreeMap<String, Cid>,
-    key: SigningKey,
-    rev: Option<Tid>,
-}
-
-impl Repository {
-    fn new() -> Self {
-        let mut tree = Tree::new();
-        let blocks = tree.seal().1.into_iter().collect();
-        let key = SigningKey::from_secret(Curve::K256, &[9; 32]).expect("a secret");
-        Self { tree, blocks, records: BTreeMap::new(), key, rev: None }
-    }
-
-    fn write(&mut self, writes: &[Write]) -> Result<Prepared, WriteError> {
-        let staged = stage(&self.tree, writes, &self.blocks)?;
-        let rev = Tid::after(self.rev, 1, 0);
-        let prepared = staged.commit(DID.parse().expect("a DID"), rev, &self.key);
-        self.rev = Some(rev);
-        self.tree = prepared.tree.clone();
-        self.blocks.extend(prepared.made.iter().cloned());
-        for operation in &prepared.operations {
-            match operation.cid {
-                Some(cid) => self.records.insert(operation.path.clone(), cid),
-                None => self.records.remove(&operation.path),
-            };
-        }
-        Ok(prepared)
-    }
-
-    /// What somebody who follows the specification finds in a commit's archive.
-    fn read(&self, prepared: &Prepared, before: Cid) {
-        let mut reader = Reader::new();
-        reader.push(&prepared.archive);
-        let mut blocks = BTreeMap::new();
-        while let Some((cid, block)) = reader.block().expect("an archive") {
-            assert!(blocks.insert(cid, block).is_none(), "{cid} is sent twice");
-        }
-        assert_eq!(reader.finish(), Ok(vec![prepared.cid]));
-        self.read_stored(prepared);
-        let commit = Commit::decode(blocks[&prepared.cid].clone()).expect("a commit");
-        assert_eq!(commit.verify(&self.key.public()), Ok(()));
-        assert_eq!(Some(commit.data), self.tree.name());
-        for operation in &prepared.operations {
-            assert!(operation.cid.is_none_or(|cid| blocks.contains_key(&cid)), "a record is missing");
-        }
-        let mut operations = prepared.operations.clone();
-        for _ in 0..2 {
-            assert_eq!(invert(commit.data, &operations, &blocks), Ok(before));
-            operations.reverse();
-        }
-        if operations.len() <= 4 {
-            for order in orders(&operations) {
-                assert_eq!(invert(commit.data, &order, &blocks), Ok(before));
-            }
-        }
-    }
-}
-
-impl Repository {
-    /// What a server that keeps a range of the archive finds in it: the commit and what is new, and nothing that others need.
-    fn read_stored(&self, prepared: &Prepared) {
-        let stored = &prepared.archive[prepared.stored.clone()];
-        assert_eq!(prepared.stored.start, header(&prepared.cid).len());
-        let found: Vec<_> = Sections::new(stored)
-            .map(|section| section.expect("sound"))
-            .map(|(cid, range)| (cid, Bytes::copy_from_slice(&stored[range])))
-            .collect();
-        let commit = (prepared.cid, prepared.block.clone());
-        assert_eq!(found, std::iter::once(commit).chain(prepared.made.iter().cloned()).collect::<Vec<_>>());
-    }
-}
-
-fn record(number: u64) -> Bytes {
-    let map: Map =
-        [("$type".to_owned(), Value::Text("com.example.kind".into())), ("n".into(), Value::Integer(number as i64))]
-            .into_iter()
-            .collect();
-    encode(&Value::Map(map)).into()
-}
-
-fn path(number: u64) -> String {
-    format!("com.example.kind/{}", Tid::new(number * 7_919, 0))
-}
-
-fn create(number: u64, record: Bytes) -> Write {
-    Write { path: path(number), change: Change::Create(record) }
-}
 
 #[test]
 fn an_empty_repository_has_the_root_that_everybody_knows() {
@@ -203,7 +106,7 @@ fn steps() -> impl Strategy<Value = Vec<Vec<Step2>>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
     fn every_commit_can_be_undone_from_its_own_blocks_and_the_tree_depends_on_its_records_alone(batches in steps()) {
         let mut repository = Repository::new();

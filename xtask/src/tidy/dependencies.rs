@@ -6,23 +6,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Crates that decide: inside the workspace they depend on `base` only, and from outside on little.
-const PURE: [(&str, &[&str]); 6] = [
+const PURE: [(&str, &[&str]); 7] = [
     ("highwater-base", &["bytes", "thiserror", "zerocopy", "blake3", "crc32c"]),
     ("highwater-stream", &["bytes", "thiserror", "zerocopy", "blake3", "crc32c"]),
     ("highwater-control", &["bytes", "thiserror", "zerocopy", "blake3", "crc32c"]),
     ("highwater-consensus", &["bytes", "thiserror", "zerocopy", "blake3", "crc32c", "raft", "slog"]),
     ("highwater-repo", &["bytes", "thiserror", "base64", "bs58", "k256", "p256", "serde", "sha2"]),
+    ("highwater-consumer", &["highwater-repo", "bytes", "thiserror"]),
     // What an account holds are repositories; it knows no other way to make one.
     ("highwater-pds", &["highwater-repo", "bytes", "thiserror"]),
 ];
 
 /// Lower to higher: a crate depends only on crates that stand before it.
-const LAYERS: [&str; 20] = [
+const LAYERS: [&str; 21] = [
     "highwater-base",
     "highwater-disk",
     "highwater-stream",
     "highwater-control",
     "highwater-repo",
+    "highwater-consumer",
     "highwater-pds",
     "highwater-consensus",
     "highwater-wal",

@@ -38,7 +38,7 @@ fn sources() -> Vec<(PathBuf, String)> {
 #[test]
 fn crates_that_decide_touch_no_clock_entropy_thread_or_file() {
     for (path, text) in sources() {
-        let pure = ["base", "stream", "control", "repo", "pds", "consensus"]
+        let pure = ["base", "stream", "control", "repo", "consumer", "pds", "consensus"]
             .iter()
             .any(|name| path.starts_with(root().join("crates").join(name).join("src")));
         let test = path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");

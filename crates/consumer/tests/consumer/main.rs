@@ -1,0 +1,3 @@
+//! Streams that are right, and streams with one mistake, each found and named.
+
+mod frames;

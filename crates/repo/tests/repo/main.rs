@@ -1,8 +1,10 @@
 //! The published vectors of the protocol, and whole repositories.
 
+mod crosscheck;
 mod crypto;
 mod data_model;
 mod mst;
+mod plain;
 mod reads;
 mod repositories;
 mod repository;

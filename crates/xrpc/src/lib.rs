@@ -1,0 +1,40 @@
+//! The HTTP surface of the PDS: XRPC methods, the firehose's socket, and the files by which names are looked up.
+//!
+//! # Purpose
+//! A request becomes a call of the host, an outcome becomes an answer. Nothing is decided here that the machine decides; this
+//! crate checks syntax, bounds what it reads and holds, and renders.
+//!
+//! # Modules
+//! - [`error`]: the table of error names and their statuses
+//! - [`router`]: from a request to its method; [`methods`]: the table of methods
+//! - [`call`]: what a method is asked: its parameters and its body, read within bounds; [`query`]: parameters
+//! - [`context`]: what all methods share; [`options`]: limits and timeouts, each with its reason
+//! - [`auth`]: whose request it is, and what it may do
+//! - [`limits`]: how often an address or an account may ask
+//! - `cors`: what browsers are told
+//!
+//! # Invariants
+//! Every method and every error has a row in a table, from which the reference page is made. No body, wait or queue is without
+//! a bound. Every refusal has a body of JSON with its name.
+//!
+//! # Must not depend on
+//! `http`, which mounts these routes; `disk`, `wal`, `store`: the host is the only way to what is stored.
+
+pub mod auth;
+pub mod call;
+pub mod context;
+mod cors;
+pub mod error;
+pub mod limits;
+pub mod methods;
+pub mod options;
+mod pages;
+pub mod query;
+pub mod router;
+
+pub use auth::{Access, Gatekeeper, Scope};
+pub use call::{Call, Peer};
+pub use context::{Context, Seams};
+pub use error::{Error, Name};
+pub use options::Options;
+pub use router::router;

@@ -1,0 +1,105 @@
+//! Limits and timeouts of the surface, each with its reason.
+
+/// Limits and timeouts.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The zone under which accounts have their names, a host name in lower case; with a port only on this machine.
+    pub zone: String,
+    /// The address at which others reach this server, without a slash at its end: what DID documents name.
+    pub public_url: String,
+    /// Where the operator can be written to; absent if nowhere.
+    pub contact: Option<String>,
+    /// Bytes of a body of JSON. Two hundred writes of a commit that fills an event: 2,000,000 bytes of which each may need six
+    /// in JSON.
+    pub json_bytes_max: usize,
+    /// Bytes of all bodies together that are being read. Five of the largest.
+    pub bodies_bytes_max: usize,
+    /// Milliseconds without a byte of a body before the request is given up.
+    pub body_idle_ms_max: u64,
+    /// Milliseconds for the whole of a body of JSON: the largest at about 200 kB a second.
+    pub body_ms_max: u64,
+    /// Exports of repositories at once, over all readers; more are asked to come back.
+    pub exports_max: usize,
+    /// What the stream's sockets may cost.
+    pub stream: StreamOptions,
+    /// How often may be asked.
+    pub rates: Rates,
+}
+
+/// What the stream's sockets may cost.
+#[derive(Debug, Clone)]
+pub struct StreamOptions {
+    /// Sockets at once. An idle one costs a few kilobytes.
+    pub subscribers_max: usize,
+    /// Sockets at once of one address, or one IPv6 network of 64 bits.
+    pub subscribers_per_address_max: usize,
+    /// Milliseconds between two pings: what is idle between them stays below the two minutes after which middle boxes forget
+    /// a connection.
+    pub ping_ms: u64,
+    /// Milliseconds without a byte taken before a socket is closed. A relay that is over its limit reads nothing for a minute
+    /// and comes back to it, so this is twice as long.
+    pub write_idle_ms_max: u64,
+    /// Milliseconds that the closing handshake, with the last frames before it, may take.
+    pub close_ms_max: u64,
+    /// Bytes of a message from a subscriber. All are ignored, so this only bounds memory.
+    pub message_bytes_max: usize,
+}
+
+/// How often may be asked.
+#[derive(Debug, Clone)]
+pub struct Rates {
+    /// Whether the rates below hold.
+    pub enabled: bool,
+    /// Requests of one address, or one IPv6 network of 64 bits, in five minutes.
+    pub requests_per_5_min: u64,
+    /// Points of writes of one account in an hour: a create costs 3, an update 2, a delete 1.
+    pub points_per_hour: u64,
+    /// Points of writes of one account in a day.
+    pub points_per_day: u64,
+    /// Sessions that one address opens for one name in five minutes.
+    pub sessions_per_5_min: u64,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            requests_per_5_min: 3_000,
+            points_per_hour: 5_000,
+            points_per_day: 35_000,
+            sessions_per_5_min: 30,
+        }
+    }
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self {
+            subscribers_max: 1_024,
+            subscribers_per_address_max: 64,
+            ping_ms: 30_000,
+            write_idle_ms_max: 120_000,
+            close_ms_max: 5_000,
+            message_bytes_max: 64 << 10,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults, for a zone that is reached at `https://<zone>`.
+    #[must_use]
+    pub fn new(zone: &str) -> Self {
+        Self {
+            zone: zone.to_ascii_lowercase(),
+            public_url: format!("https://{}", zone.to_ascii_lowercase()),
+            contact: None,
+            json_bytes_max: 13 << 20,
+            bodies_bytes_max: 65 << 20,
+            body_idle_ms_max: 15_000,
+            body_ms_max: 70_000,
+            exports_max: 32,
+            stream: StreamOptions::default(),
+            rates: Rates::default(),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! From a request to its method.
+
+use crate::call::Call;
+use crate::context::Context;
+use crate::error::{Error, Name, Result};
+use crate::methods::{self, Verb};
+use crate::{cors, pages};
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use std::sync::Arc;
+
+/// The routes of the surface: `/xrpc/`, the well-known files, and a page or two.
+pub fn router(context: Arc<Context>) -> Router {
+    Router::new()
+        .route("/xrpc/{method}", any(xrpc))
+        .route("/robots.txt", get(pages::robots))
+        .layer(middleware::from_fn(around))
+        .with_state(context)
+}
+
+/// Around every route.
+async fn around(request: Request, next: Next) -> Response {
+    let mut response = match *request.method() {
+        Method::OPTIONS => cors::preflight(request.headers()),
+        _ => next.run(request).await,
+    };
+    cors::mark(response.headers_mut());
+    response
+}
+
+async fn xrpc(State(context): State<Arc<Context>>, Path(nsid): Path<String>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    match Call::new(context, head, body) {
+        Ok(call) => dispatch(&nsid, call).await.unwrap_or_else(IntoResponse::into_response),
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn dispatch(nsid: &str, call: Call) -> Result {
+    let rate = call.context.limits.request(call.peer, call.context.clock.wall())?;
+    let mut answer = answer(nsid, call).await.unwrap_or_else(IntoResponse::into_response);
+    for (name, value) in rate.iter().flat_map(crate::limits::Rate::headers) {
+        answer.headers_mut().entry(name).or_insert(value);
+    }
+    Ok(answer)
+}
+
+async fn answer(nsid: &str, call: Call) -> Result {
+    let Some(method) = methods::find(nsid) else {
+        return Err(Error::new(Name::MethodNotImplemented, "this server has no such method"));
+    };
+    let fits = match method.verb {
+        Verb::Query => matches!(call.head.method, Method::GET | Method::HEAD),
+        Verb::Procedure => call.head.method == Method::POST,
+        Verb::Subscription => call.head.method == Method::GET,
+    };
+    if !fits {
+        let allowed: (HeaderName, HeaderValue) = (header::ALLOW, HeaderValue::from_static(method.verb.allowed()));
+        return Err(
+            Error::new(Name::MethodNotAllowed, "the method is called with another verb").with(allowed.0, allowed.1)
+        );
+    }
+    (method.answer)(call).await
+}

@@ -1,10 +1,24 @@
-//! The blobs that an account holds.
+//! The blobs that an account holds, and what writes of records mean for them.
+//!
+//! An uploaded blob is *temporary*: nobody sees it until a record refers to it, and it goes after a while. It goes for good with
+//! the last reference.
+//!
+//! Source: atproto blob specification; `com.atproto.repo.uploadBlob`.
 
-use crate::account::{decode_cid, encode_cid};
+#[cfg(test)]
+mod tests;
+
+use crate::account::{decode_cid, decode_tid, encode_cid, encode_tid};
 use crate::time::Micros;
 use highwater_base::codec::{DecodeError, Reader, Writer};
-use highwater_repo::Cid;
+use highwater_repo::cid::Codec;
+use highwater_repo::data::Value;
+use highwater_repo::{Cid, Tid};
 use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+/// Temporary blobs of an account at once: five for each of the 200 records of the largest commit.
+pub const TEMPORARY_MAX: usize = 1_000;
 
 /// A blob of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,8 +29,8 @@ pub struct Blob {
     pub media_type: String,
     /// When it was uploaded last.
     pub uploaded: Micros,
-    /// Keys of the records that refer to it. While there is none, nobody sees it.
-    pub records: BTreeSet<String>,
+    /// Keys of the records that refer to it, with the revisions since which they do. While there is none, nobody sees it.
+    pub records: BTreeMap<String, Tid>,
 }
 
 /// All blobs of an account.
@@ -37,26 +51,180 @@ pub enum Change {
         /// When.
         at: Micros,
     },
-    /// A record refers to it now.
-    Referenced(Cid, String),
+    /// A record refers to it now, since a revision.
+    Referenced(Cid, String, Tid),
     /// A record does not refer to it any more.
     Dereferenced(Cid, String),
-    /// It is gone.
+    /// It is gone. Nothing happens while a record refers to it.
     Removed(Cid),
 }
 
+/// What a write did at a record's key.
+#[derive(Debug, Clone, Copy)]
+pub struct Written<'a> {
+    /// The key: `kind/record-key`.
+    pub path: &'a str,
+    /// The record that was there before.
+    pub before: Option<&'a Value>,
+    /// The record that is there now.
+    pub after: Option<&'a Value>,
+}
+
+/// Why a record may not refer to a blob as it does.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ReferenceError {
+    /// It was not uploaded, or is gone.
+    #[error("the record at {path} refers to the blob {cid}, which this account does not hold: upload it first")]
+    Absent {
+        /// The record's key.
+        path: String,
+        /// The blob.
+        cid: Cid,
+    },
+    /// The record says another size or media type than the blob has.
+    #[error("the record at {path} says of the blob {cid} that {said}, but {found}")]
+    Unlike {
+        /// The record's key.
+        path: String,
+        /// The blob.
+        cid: Cid,
+        /// As the record has it.
+        said: String,
+        /// As it is.
+        found: String,
+    },
+}
+
+/// A reference to a blob, as records hold it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Reference {
+    cid: Cid,
+    bytes: Option<i64>,
+    media_type: Option<String>,
+}
+
+/// The blobs that a record refers to, in order, each once.
+///
+/// References in the form that was given up before the network opened (`cid` and `mimeType` alone) are data like any other.
+fn references(record: &Value) -> BTreeMap<Cid, Reference> {
+    // A stack of its own: values come nested as deeply as a record allows.
+    let (mut found, mut open) = (BTreeMap::new(), vec![record]);
+    while let Some(value) = open.pop() {
+        match value {
+            Value::List(values) => open.extend(values),
+            Value::Map(map) => match (map.get("$type"), map.get("ref")) {
+                (Some(Value::Text(kind)), Some(Value::Link(cid))) if kind == "blob" && cid.codec() == Codec::Raw => {
+                    let bytes = map.get("size").and_then(|size| match size {
+                        Value::Integer(size) => Some(*size),
+                        _ => None,
+                    });
+                    let media_type = map.get("mimeType").and_then(|kind| match kind {
+                        Value::Text(kind) => Some(kind.clone()),
+                        _ => None,
+                    });
+                    found.insert(*cid, Reference { cid: *cid, bytes, media_type });
+                }
+                _ => open.extend(map.iter().map(|(_, value)| value)),
+            },
+            _ => {}
+        }
+    }
+    found
+}
+
+impl Blob {
+    fn check(&self, path: &str, reference: &Reference) -> Result<(), ReferenceError> {
+        let unlike = |said: String, found: String| ReferenceError::Unlike {
+            path: path.to_owned(),
+            cid: reference.cid,
+            said,
+            found,
+        };
+        if reference.bytes.is_some_and(|said| u64::try_from(said) != Ok(self.bytes)) {
+            let said = reference.bytes.unwrap_or_default();
+            return Err(unlike(format!("it has {said} bytes"), format!("it has {}", self.bytes)));
+        }
+        match &reference.media_type {
+            Some(said) if *said != self.media_type => {
+                Err(unlike(format!("it is of the type {said:?}"), format!("it is of {:?}", self.media_type)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Blobs {
+    /// What the writes of a commit mean for the account's blobs: references that come and go, and blobs that go with their last
+    /// one. They belong into the record of the commit.
+    /// # Errors
+    /// [`ReferenceError`] for the first reference that must not be made; a reference that was there before is not judged again.
+    pub fn written(&self, writes: &[Written], rev: Tid) -> Result<Vec<Change>, ReferenceError> {
+        let (mut changes, mut touched) = (Vec::new(), BTreeMap::new());
+        for write in writes {
+            let before = write.before.map(references).unwrap_or_default();
+            let after = write.after.map(references).unwrap_or_default();
+            for (cid, reference) in after.iter().filter(|(cid, _)| !before.contains_key(cid)) {
+                let blob = self.0.get(cid);
+                let blob = blob.ok_or_else(|| ReferenceError::Absent { path: write.path.to_owned(), cid: *cid })?;
+                blob.check(write.path, reference)?;
+                touched.entry(*cid).or_insert_with(|| self.referring(cid)).insert(write.path);
+                changes.push(Change::Referenced(*cid, write.path.to_owned(), rev));
+            }
+            for cid in before.keys().filter(|cid| !after.contains_key(cid) && self.0.contains_key(cid)) {
+                touched.entry(*cid).or_insert_with(|| self.referring(cid)).remove(write.path);
+                changes.push(Change::Dereferenced(*cid, write.path.to_owned()));
+            }
+        }
+        let last = touched.into_iter().filter(|(_, records)| records.is_empty());
+        changes.extend(last.map(|(cid, _)| Change::Removed(cid)));
+        Ok(changes)
+    }
+
+    fn referring(&self, cid: &Cid) -> BTreeSet<&str> {
+        self.0.get(cid).into_iter().flat_map(|blob| blob.records.keys().map(String::as_str)).collect()
+    }
+
+    /// A blob that everybody may see: a record refers to it.
+    #[must_use]
+    pub fn public(&self, cid: &Cid) -> Option<&Blob> {
+        self.0.get(cid).filter(|blob| !blob.records.is_empty())
+    }
+
+    /// Blobs that everybody may see, after one of them, and if `since` is given only those that got a reference after that revision.
+    pub fn list(&self, after: Option<Cid>, since: Option<Tid>) -> impl Iterator<Item = &Cid> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let blobs = self.0.range((after.map_or(Unbounded, Excluded), Unbounded));
+        let newer = move |blob: &Blob| blob.records.values().any(|rev| since.is_none_or(|since| *rev > since));
+        blobs.filter(move |(_, blob)| newer(blob)).map(|(cid, _)| cid)
+    }
+
+    /// Temporary blobs.
+    #[must_use]
+    pub fn temporary(&self) -> usize {
+        self.0.values().filter(|blob| blob.records.is_empty()).count()
+    }
+
+    /// Temporary blobs whose upload is so many seconds ago.
+    #[must_use]
+    pub fn expired(&self, now: Micros, lifetime_seconds: u64) -> Vec<Cid> {
+        let over = |blob: &Blob| blob.records.is_empty() && blob.uploaded.plus_seconds(lifetime_seconds) <= now;
+        self.0.iter().filter(|(_, blob)| over(blob)).map(|(cid, _)| *cid).collect()
+    }
+
     /// Does a change.
     pub fn apply(&mut self, change: &Change) {
         match change {
-            Change::Uploaded { cid, bytes, media_type, at } => {
-                let records = self.0.remove(cid).map(|before| before.records).unwrap_or_default();
-                let blob = Blob { bytes: *bytes, media_type: media_type.clone(), uploaded: *at, records };
-                self.0.insert(*cid, blob);
-            }
-            Change::Referenced(cid, record) => {
+            Change::Uploaded { cid, bytes, media_type, at } => match self.0.get_mut(cid) {
+                // What records say of it must go on to fit.
+                Some(blob) if !blob.records.is_empty() => blob.uploaded = *at,
+                _ => {
+                    let (media_type, records) = (media_type.clone(), BTreeMap::new());
+                    self.0.insert(*cid, Blob { bytes: *bytes, media_type, uploaded: *at, records });
+                }
+            },
+            Change::Referenced(cid, record, rev) => {
                 if let Some(blob) = self.0.get_mut(cid) {
-                    blob.records.insert(record.clone());
+                    blob.records.insert(record.clone(), *rev);
                 }
             }
             Change::Dereferenced(cid, record) => {
@@ -65,7 +233,9 @@ impl Blobs {
                 }
             }
             Change::Removed(cid) => {
-                self.0.remove(cid);
+                if self.0.get(cid).is_some_and(|blob| blob.records.is_empty()) {
+                    self.0.remove(cid);
+                }
             }
         }
     }
@@ -76,8 +246,9 @@ impl Blobs {
         for (cid, blob) in &self.0 {
             encode_cid(cid, out);
             out.u64(blob.bytes).bytes(blob.media_type.as_bytes()).u64(blob.uploaded.0).u32(blob.records.len() as u32);
-            for record in &blob.records {
+            for (record, rev) in &blob.records {
                 out.bytes(record.as_bytes());
+                encode_tid(*rev, out);
             }
         }
     }
@@ -90,9 +261,9 @@ impl Blobs {
         for _ in 0..input.u32()? {
             let cid = decode_cid(input)?;
             let (bytes, media_type, uploaded) = (input.u64()?, input.string()?, Micros(input.u64()?));
-            let mut records = BTreeSet::new();
+            let mut records = BTreeMap::new();
             for _ in 0..input.u32()? {
-                records.insert(input.string()?);
+                records.insert(input.string()?, decode_tid(input)?);
             }
             all.insert(cid, Blob { bytes, media_type, uploaded, records });
         }
@@ -107,9 +278,9 @@ impl Change {
                 encode_cid(cid, out.u8(1));
                 out.u64(*bytes).bytes(media_type.as_bytes()).u64(at.0);
             }
-            Self::Referenced(cid, record) => {
+            Self::Referenced(cid, record, rev) => {
                 encode_cid(cid, out.u8(2));
-                out.bytes(record.as_bytes());
+                encode_tid(*rev, out.bytes(record.as_bytes()));
             }
             Self::Dereferenced(cid, record) => {
                 encode_cid(cid, out.u8(3));
@@ -124,7 +295,7 @@ impl Change {
         let cid = decode_cid(input)?;
         Ok(match kind {
             1 => Self::Uploaded { cid, bytes: input.u64()?, media_type: input.string()?, at: Micros(input.u64()?) },
-            2 => Self::Referenced(cid, input.string()?),
+            2 => Self::Referenced(cid, input.string()?, decode_tid(input)?),
             3 => Self::Dereferenced(cid, input.string()?),
             4 => Self::Removed(cid),
             _ => return Err(DecodeError::Invalid("change of blobs")),

@@ -1,3 +1,6 @@
 //! Streams that are right, and streams with one mistake, each found and named.
 
+mod following;
 mod frames;
+mod mistakes;
+mod stream;

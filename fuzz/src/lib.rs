@@ -16,14 +16,16 @@
 //! Anything that reads the real disk or a socket.
 
 use bytes::Bytes;
-use highwater_base::{GroupId, OwnerId};
+use highwater_base::{GroupId, Millis, OwnerId};
 use highwater_client::headers::Headers;
 use highwater_client::{WriteKind, classify};
 use highwater_consensus::{Base, Entry, HardState, Message};
+use highwater_consumer::{Follower, Frame, Input};
 use highwater_disk::{Disk as _, OpenMode, SimDisk};
 use highwater_node::backup::Manifest;
 use highwater_node::cluster_file::ClusterFile;
 use highwater_node::restored::{Mark, Place};
+use highwater_repo::key::{Curve, SigningKey};
 use highwater_sqlite::batch::{Sink, StreamReader};
 use highwater_sqlite::meta::{Meta, MetaFile};
 use highwater_sqlite::record::Decoder;
@@ -117,6 +119,19 @@ pub fn control_records(data: &[u8]) {
     }
     if let Some(credential) = std::str::from_utf8(data).ok().and_then(highwater_control::Credential::parse) {
         assert_eq!(credential.reveal().as_bytes(), data, "a credential has one spelling");
+    }
+}
+
+/// A message of a firehose, by itself, and to a follower who has the account's key and gets the same bytes as its repository.
+pub fn consumer_frame(data: &[u8]) {
+    let message = Bytes::copy_from_slice(data);
+    let (mut follower, now) = (Follower::default(), Millis(1_700_000_000_000));
+    let secret = SigningKey::from_secret(Curve::K256, &[7; 32]).expect("a secret");
+    let frame = Frame::decode(message.clone());
+    drop(follower.step(now, Input::Message(message.clone())));
+    if let Some(did) = frame.ok().and_then(|frame| frame.did().cloned()) {
+        drop(follower.step(now, Input::Key { did: did.clone(), key: Some(secret.public()) }));
+        drop(follower.step(now, Input::Repo { did, archive: Some(message) }));
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A target, and the folders below the work tree's root whose files are its seeds.
 type Target = (&'static str, fn(&[u8]), &'static [&'static str]);
 
-const TARGETS: [Target; 20] = [
+const TARGETS: [Target; 21] = [
     ("wal_segment", crate::wal_segment, &["crates/wal/golden"]),
     ("store_index", crate::store_index, &["crates/store/golden"]),
     ("stream_command", crate::stream_command, &["crates/stream/golden"]),
@@ -26,6 +26,7 @@ const TARGETS: [Target; 20] = [
     ("node_cluster_file", crate::node_cluster_file, &["crates/node/golden"]),
     ("backup_manifest", crate::backup_manifest, &["crates/node/golden"]),
     ("control_records", crate::control_records, &["crates/control/golden"]),
+    ("consumer_frame", crate::consumer_frame, &[]),
     ("http_request", crate::http_request, &[]),
     ("http_json", crate::http_json, &[]),
     ("client_answer", crate::client_answer, &[]),

@@ -22,6 +22,9 @@ impl OwnerId {
     /// The owner that stands for the one group of the control plane.
     pub const CONTROL: Self = Self(2 << 56);
 
+    /// The owner that stands for the server of accounts, which has a log and a store of its own.
+    pub const PDS: Self = Self(3 << 56);
+
     /// The owner that stands for a Raft group.
     #[must_use]
     pub fn group(group: GroupId) -> Self {
@@ -48,6 +51,7 @@ impl fmt::Display for OwnerId {
         match self.as_group() {
             Some(group) => group.fmt(f),
             None if *self == Self::CONTROL => f.write_str("control"),
+            None if *self == Self::PDS => f.write_str("pds"),
             None => write!(f, "owner-{:016x}", self.0),
         }
     }

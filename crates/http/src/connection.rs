@@ -7,9 +7,10 @@ use crate::head_timer::HeadTimer;
 use crate::options::HttpOptions;
 use crate::places::Places;
 use crate::router::{Answering, Routes};
-use crate::timed::Timed;
+use crate::timed::{Timed, Upgraded};
 use crate::traffic::{self, Traffic};
 use axum::body::Body;
+use axum::http::{StatusCode, header};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -71,14 +72,14 @@ impl Gate {
             tracing::debug!(%error, "a connection keeps its delay");
         }
         let arrival = Arrival::new(peer, tls.is_some(), front);
-        let Some(tls) = tls else { return self.speak(stream, Arriving { routes, arrival }, watcher).await };
+        let Some(tls) = tls else { return self.speak(stream, routes, arrival, watcher).await };
         let patience = Duration::from_millis(self.options.handshake_ms_max);
         let shaken = tokio::select! {
             () = self.closing.wait() => return,
             shaken = tokio::time::timeout(patience, tls.accept(stream)) => shaken,
         };
         let reason = match shaken {
-            Ok(Ok(stream)) => return self.speak(stream, Arriving { routes, arrival }, watcher).await,
+            Ok(Ok(stream)) => return self.speak(stream, routes, arrival, watcher).await,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("it took more than {} ms", self.options.handshake_ms_max),
         };
@@ -88,14 +89,15 @@ impl Gate {
         }
     }
 
-    async fn speak<T>(&self, io: T, service: Arriving, watcher: Watcher)
+    async fn speak<T>(&self, io: T, routes: Routes, arrival: Arrival, watcher: Watcher)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let timed = Timed::new(io, &self.options);
+        let service = Arriving { routes, arrival, upgraded: timed.upgraded() };
         let mut builder = self.builder.clone();
         builder.http1().timer(HeadTimer::default());
-        let connection = builder.serve_connection(TokioIo::new(timed), service).into_owned();
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(timed), service).into_owned();
         if let Err(error) = watcher.watch(connection).await {
             if is_stall(&*error) {
                 traffic::count(&self.traffic.readers_cut);
@@ -131,9 +133,13 @@ fn builder(options: &HttpOptions) -> Builder<TokioExecutor> {
 }
 
 /// The routes, as one connection reaches them: every request carries where it comes from.
+///
+/// A connection that is upgraded ends here as one of HTTP: it gives its place back, and whoever upgraded it bounds how many
+/// there are and how long they may stall.
 struct Arriving {
     routes: Routes,
     arrival: Arrival,
+    upgraded: Upgraded,
 }
 
 impl hyper::service::Service<hyper::Request<Incoming>> for Arriving {
@@ -144,6 +150,17 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Arriving {
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.arrival.clone());
-        self.routes.answer(request)
+        // Only such a request can be upgraded; the others are spared the allocation.
+        if !request.headers().contains_key(header::UPGRADE) {
+            return self.routes.answer(request);
+        }
+        let (answer, upgraded) = (self.routes.answer(request), self.upgraded.clone());
+        Box::pin(async move {
+            let answer = answer.await?;
+            if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+                upgraded.begin();
+            }
+            Ok(answer)
+        })
     }
 }

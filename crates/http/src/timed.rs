@@ -7,6 +7,8 @@ use crate::options::HttpOptions;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -24,6 +26,23 @@ pub(crate) struct Timed<T> {
     pace: Pace,
     /// Runs while a write waits for the peer.
     writing: Option<Waiting>,
+    /// Whether the connection speaks another protocol now, which has bounds of its own.
+    upgraded: Upgraded,
+}
+
+/// Tells a connection that it speaks another protocol from now on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Upgraded(Arc<AtomicBool>);
+
+impl Upgraded {
+    /// From now on.
+    pub(crate) fn begin(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// A write that waits for the peer.
@@ -74,7 +93,13 @@ impl<T> Timed<T> {
             opening: Box::pin(tokio::time::sleep(Duration::from_millis(options.head_ms_max))),
             pace: Pace::new(options),
             writing: None,
+            upgraded: Upgraded::default(),
         }
+    }
+
+    /// What frees the connection of its bounds.
+    pub(crate) fn upgraded(&self) -> Upgraded {
+        self.upgraded.clone()
     }
 
     /// Follows the first bytes until they tell the version.
@@ -93,6 +118,10 @@ impl<T> Timed<T> {
         written: Poll<io::Result<R>>,
         bytes: impl Fn(&R) -> usize,
     ) -> Poll<io::Result<R>> {
+        if self.upgraded.has_begun() {
+            self.writing = None;
+            return written;
+        }
         if let Poll::Ready(result) = &written {
             let waited = self.writing.take().map_or(Duration::ZERO, |waiting| waiting.since.elapsed());
             if let (Ok(taken), true) = (result, !waited.is_zero() || !self.pace.waited.is_zero()) {

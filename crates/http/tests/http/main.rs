@@ -22,5 +22,6 @@ mod reads;
 mod revoked;
 mod snapshots;
 mod sse;
+mod upgrades;
 mod wire;
 mod writes;

@@ -1,6 +1,8 @@
 //! An account: its row, where it stands, and what relays are told of that.
 
 use crate::credentials::Credentials;
+use crate::draft::{Draft, Part};
+use crate::record::Fact;
 use crate::time::Micros;
 use bytes::Bytes;
 use highwater_base::codec::{DecodeError, Reader, Writer};
@@ -104,7 +106,13 @@ impl Standing {
         if !self.activated || self.until_first_write {
             return None;
         }
-        Some(match self {
+        Some(self.shown())
+    }
+
+    /// What it would say if relays were to hear of the account.
+    #[must_use]
+    pub(crate) fn shown(self) -> Position {
+        match self {
             Self { erased: true, .. } => Position::Inactive(Status::Deleted),
             Self { taken_down: true, .. } => Position::Inactive(Status::TakenDown),
             Self { suspended: true, .. } => Position::Inactive(Status::Suspended),
@@ -112,7 +120,7 @@ impl Standing {
                 Position::Inactive(Status::Deactivated)
             }
             _ => Position::Active,
-        })
+        }
     }
 
     /// Whether it may write now.
@@ -223,6 +231,21 @@ pub struct Extent {
     pub compacted_bytes: u64,
 }
 
+impl Extent {
+    /// Takes note of blocks behind the others; returns where they go.
+    pub(crate) fn keep(&mut self, bytes: u64) -> u64 {
+        let offset = self.end;
+        self.end += bytes;
+        offset
+    }
+
+    /// What lies below is not needed any more; what is left was written together.
+    pub(crate) fn release(&mut self, front: u64) {
+        self.front = front;
+        self.compacted_bytes = self.end - front;
+    }
+}
+
 /// An account's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
@@ -252,10 +275,83 @@ pub struct Account {
 const VERSION: u16 = 1;
 
 impl Account {
+    /// A new one, of which relays are not told and which has no repository yet.
+    #[must_use]
+    pub fn new((id, did, handle): (AccountId, Did, Handle), key: StoredKey, created: Micros) -> Self {
+        Self {
+            id,
+            did,
+            handle,
+            key,
+            created,
+            standing: Standing::default(),
+            announced: None,
+            head: None,
+            blocks: Extent::default(),
+            credentials: Credentials::default(),
+        }
+    }
+
     /// What an `#account` frame would say now.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         self.standing.position()
+    }
+
+    /// The newest commit of an account that may write, if no frame told of it yet: whoever sends the next frame needs its block.
+    #[must_use]
+    pub fn head_untold(&self) -> Option<Cid> {
+        self.head.filter(|head| !head.sent && self.standing.may_write()).map(|head| head.commit)
+    }
+
+    /// Does what a turn hands over to this row, as the state will do it: for whoever builds the next turn before this one is durable.
+    pub fn advance(&mut self, draft: &Draft) {
+        for part in &draft.parts {
+            match part {
+                Part::Fact(fact) => self.advance_fact(fact),
+                Part::Frame(..) => {}
+                Part::Sent { account, head, stored } if *account == self.id => {
+                    self.head = Some(*head);
+                    self.blocks.keep(stored.len() as u64);
+                }
+                Part::Alone { account, head, sections } if *account == self.id => {
+                    self.head = Some(*head);
+                    self.blocks.keep(sections.len() as u64);
+                }
+                Part::Copied { account, sections, front } if *account == self.id => {
+                    self.blocks.keep(sections.len() as u64);
+                    front.iter().for_each(|front| self.blocks.release(*front));
+                }
+                Part::Sent { .. } | Part::Alone { .. } | Part::Copied { .. } => {}
+            }
+        }
+    }
+
+    fn advance_fact(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Created(account) if account.id == self.id => self.clone_from(account),
+            Fact::Standing(id, standing) if *id == self.id => self.stand(*standing),
+            Fact::Announced(id, position) if *id == self.id => self.announced = Some(*position),
+            Fact::HeadSent(id, rev) if *id == self.id => self.note_sent(*rev),
+            Fact::Credentials(id, change) if *id == self.id => self.credentials.apply(change),
+            _ => {}
+        }
+    }
+
+    /// It stands elsewhere. What is erased keeps its names and its place in the stream, and nothing that anybody logs in with.
+    pub(crate) fn stand(&mut self, standing: Standing) {
+        self.standing = standing;
+        if standing.erased {
+            self.blocks.release(self.blocks.end);
+            self.credentials = Credentials::default();
+        }
+    }
+
+    /// A frame told of the commit with this revision.
+    pub(crate) fn note_sent(&mut self, rev: Tid) {
+        if let Some(head) = self.head.as_mut().filter(|head| head.rev == rev) {
+            head.sent = true;
+        }
     }
 
     /// Appends the row.

@@ -75,6 +75,13 @@ impl Draft {
         self
     }
 
+    /// Adds a part.
+    #[must_use]
+    pub fn part(mut self, part: Part) -> Self {
+        self.parts.push(part);
+        self
+    }
+
     /// Whether it would put a frame on the wire.
     #[must_use]
     pub fn has_frames(&self) -> bool {
@@ -93,7 +100,13 @@ impl Draft {
         let (mut frame, mut archive) = (Vec::new(), None);
         for part in &self.parts {
             match part {
-                Part::Fact(fact) => record::encode_fact(fact, &mut out),
+                Part::Fact(fact) => {
+                    // Frames behind it, in this turn or in one of the same batch, are numbered above it.
+                    if let Fact::Floor(floor) = fact {
+                        sequence.pass(*floor);
+                    }
+                    record::encode_fact(fact, &mut out);
+                }
                 Part::Frame(account, unnumbered) => {
                     let seq = sequence.take()?;
                     frame.clear();

@@ -9,7 +9,10 @@
 //! - [`credentials`], [`blob`]: what an account logs in with; the blobs that it holds
 //! - [`record`], [`draft`]: what the log holds of one turn, and what a turn hands over before its frames have numbers
 //! - [`frame`]: messages of the firehose
-//! - [`sequence`]: numbers, the ceiling, gaps
+//! - [`lifecycle`], [`turn`]: what is done to an account; a write; what relays have yet to hear
+//! - [`boot`], [`restore`]: what a start tells relays; what it makes of a data directory that was restored
+//! - [`names`]: DIDs and handles of a zone, each given once
+//! - [`sequence`], [`cursor`]: numbers, the ceiling, gaps; where a subscriber starts
 //! - [`events`]: which frames are kept, and where they lie
 //! - [`state`]: everything, as the log made it
 //! - [`time`]: the clock's readings
@@ -23,14 +26,20 @@
 
 pub mod account;
 pub mod blob;
+pub mod boot;
 pub mod credentials;
+pub mod cursor;
 pub mod draft;
 pub mod events;
 pub mod frame;
+pub mod lifecycle;
+pub mod names;
 pub mod record;
+pub mod restore;
 pub mod sequence;
 pub mod state;
 pub mod time;
+pub mod turn;
 
 pub use account::{Account, AccountId, Head, Position, Standing, Status};
 pub use draft::{Draft, Part};
@@ -38,3 +47,4 @@ pub use record::{Entry, Fact, Record};
 pub use sequence::{Seq, Sequence};
 pub use state::State;
 pub use time::Micros;
+pub use turn::{Refused, Signer};

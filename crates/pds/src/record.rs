@@ -30,6 +30,8 @@ pub enum Fact {
     Standing(AccountId, Standing),
     /// An `#account` frame with this position has a number: it stands in the same record.
     Announced(AccountId, Position),
+    /// A `#sync` frame in the same record tells of the commit with this revision, which had gone without one.
+    HeadSent(AccountId, Tid),
     /// An account's credentials changed.
     Credentials(AccountId, credentials::Change),
     /// An account's blobs changed.
@@ -155,6 +157,9 @@ pub(crate) fn encode_fact(fact: &Fact, out: &mut Writer) {
         Fact::Standing(account, standing) => standing.encode(out.u8(2).u64(account.0)),
         Fact::Announced(account, position) => Position::encode_option(Some(*position), out.u8(3).u64(account.0)),
         Fact::Credentials(account, change) => change.encode(out.u8(4).u64(account.0)),
+        Fact::HeadSent(account, rev) => {
+            out.u8(13).u64(account.0).u64(rev.bits());
+        }
         Fact::Blob(account, change) => change.encode(out.u8(5).u64(account.0)),
         Fact::Floor(floor) => {
             out.u8(6).u64(*floor);
@@ -205,6 +210,7 @@ fn decode_fact(input: &mut Reader) -> Result<Fact, DecodeError> {
         10 => Fact::PokePending(input.bool()?),
         11 => Fact::Booted(input.u64()?),
         12 => Fact::SessionSecret { sealed: input.bool()?, secret: input.bytes()? },
+        13 => Fact::HeadSent(account(input)?, crate::account::decode_tid(input)?),
         _ => return Err(DecodeError::Invalid("fact")),
     })
 }

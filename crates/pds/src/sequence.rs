@@ -54,6 +54,11 @@ impl Sequence {
         Ok(Seq(next))
     }
 
+    /// Takes note that numbers up to this one are not to be handed out any more.
+    pub(crate) fn pass(&mut self, seq: u64) {
+        self.handed = self.handed.max(seq);
+    }
+
     fn newest(&self) -> u64 {
         self.floor.max(self.durable).max(self.handed)
     }

@@ -52,6 +52,8 @@ pub struct State {
     pub poke_pending: bool,
     /// The newest start's number.
     pub boot_nonce: u64,
+    /// That of the start before it.
+    pub boot_nonce_before: u64,
     /// What session tokens are signed with: whether it is encrypted, and the bytes.
     pub session_secret: Option<(bool, Bytes)>,
     /// The newest record's time.
@@ -119,6 +121,30 @@ impl State {
         self.accounts.get(self.handles.get(handle)?)
     }
 
+    /// Accounts in the order of their DIDs.
+    pub fn by_did_order(&self) -> impl Iterator<Item = &Account> {
+        self.dids.values().filter_map(|id| self.accounts.get(id))
+    }
+
+    /// Fresh revisions are above this one: what the lost run of the newest restore may have minted, as far as its operator knew. An
+    /// account that was locked during the restore gets its fresh commit later.
+    #[must_use]
+    pub fn rev_min(&self) -> Option<Tid> {
+        self.restore.as_ref().and_then(|restore| restore.rev_min)
+    }
+
+    /// Gives up events that are older than `window_seconds` or beyond `bytes_max`, but none of a restore that is younger than that.
+    /// Returns the offset below which no events are kept, if it moved.
+    pub fn expire(&mut self, now: Micros, window_seconds: u64, bytes_max: u64) -> Option<u64> {
+        let before = Micros(now.0.saturating_sub(window_seconds.saturating_mul(1_000_000)));
+        let restored = self.restore.as_ref().map(|restore| restore.begun).filter(|begun| *begun > before);
+        let moved = self.events.expire(before, bytes_max, restored);
+        if let Some(oldest) = self.events.oldest() {
+            self.sequence.forget_gaps(oldest.seq.0);
+        }
+        moved
+    }
+
     /// The number of the next account.
     #[must_use]
     pub fn next_account(&self) -> AccountId {
@@ -153,16 +179,15 @@ impl State {
         match fact {
             Fact::Created(account) => self.create(account)?,
             Fact::Standing(id, standing) => {
-                let erased = standing.erased;
                 let account = self.account(*id)?;
-                account.standing = *standing;
-                if erased {
-                    account.blocks.front = account.blocks.end;
+                account.stand(*standing);
+                if standing.erased {
                     effects.push(Effect::BlocksReleased { account: *id, front: account.blocks.end });
                     self.erase_blobs(*id, effects);
                 }
             }
             Fact::Announced(id, position) => self.account(*id)?.announced = Some(*position),
+            Fact::HeadSent(id, rev) => self.account(*id)?.note_sent(*rev),
             Fact::Credentials(id, change) => self.account(*id)?.credentials.apply(change),
             Fact::Blob(id, change) => {
                 self.account(*id)?;
@@ -175,7 +200,7 @@ impl State {
             Fact::Floor(floor) => self.sequence.raise(*floor),
             Fact::Restore(step) => self.restore(*step, at)?,
             Fact::PokePending(pending) => self.poke_pending = *pending,
-            Fact::Booted(nonce) => self.boot_nonce = *nonce,
+            Fact::Booted(nonce) => self.boot_nonce_before = std::mem::replace(&mut self.boot_nonce, *nonce),
             Fact::SessionSecret { sealed, secret } => self.session_secret = Some((*sealed, secret.clone())),
         }
         Ok(())
@@ -226,8 +251,7 @@ impl State {
         let account = self.account(copied.account)?;
         effects.push(keep(copied.account, &mut account.blocks, &copied.place));
         if let Some(front) = copied.front {
-            account.blocks.front = front;
-            account.blocks.compacted_bytes = account.blocks.end - front;
+            account.blocks.release(front);
             effects.push(Effect::BlocksReleased { account: copied.account, front });
         }
         Ok(())
@@ -282,7 +306,7 @@ impl State {
                 out.u64(account.0);
             }
         });
-        out.bool(self.poke_pending).u64(self.boot_nonce).u64(self.newest.0);
+        out.bool(self.poke_pending).u64(self.boot_nonce).u64(self.boot_nonce_before).u64(self.newest.0);
         out.option(self.session_secret.as_ref(), |out, (sealed, secret)| {
             out.bool(*sealed).bytes(secret);
         });
@@ -301,10 +325,21 @@ impl State {
         let sequence = Sequence::decode(&mut input)?;
         let events = Events::decode(&mut input)?;
         let restore = input.option(decode_restoring)?;
-        let (poke_pending, boot_nonce, newest) = (input.bool()?, input.u64()?, Micros(input.u64()?));
+        let (poke_pending, boot_nonce, boot_nonce_before) = (input.bool()?, input.u64()?, input.u64()?);
+        let newest = Micros(input.u64()?);
         let session_secret = input.option(|input| Ok((input.bool()?, input.bytes()?)))?;
         input.finish()?;
-        Ok(Self { sequence, events, restore, poke_pending, boot_nonce, newest, session_secret, ..Self::default() })
+        Ok(Self {
+            sequence,
+            events,
+            restore,
+            poke_pending,
+            boot_nonce,
+            boot_nonce_before,
+            newest,
+            session_secret,
+            ..Self::default()
+        })
     }
 
     /// Takes in a stored row.
@@ -342,7 +377,6 @@ fn decode_restoring(input: &mut Reader) -> Result<Restoring, DecodeError> {
 
 /// Takes note of blocks behind the others.
 fn keep(account: AccountId, blocks: &mut Extent, place: &Range<u32>) -> Effect {
-    let offset = blocks.end;
-    blocks.end += u64::from(place.end - place.start);
+    let offset = blocks.keep(u64::from(place.end - place.start));
     Effect::BlocksKept { account, offset, place: place.clone() }
 }

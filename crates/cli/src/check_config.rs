@@ -34,6 +34,7 @@ struct FoundListener {
     tls: bool,
     streams: bool,
     admin: bool,
+    xrpc: bool,
     keys_required: bool,
     proxies: Vec<String>,
     certificate: Option<FoundCertificate>,
@@ -126,6 +127,7 @@ fn found_listener(planned: &Planned) -> FoundListener {
         tls: planned.tls.is_some(),
         streams: planned.settings.services.streams,
         admin: planned.settings.services.admin,
+        xrpc: planned.settings.services.xrpc,
         keys_required: !planned.is_open(),
         proxies: planned.settings.proxies.iter().map(ToString::to_string).collect(),
         certificate: planned.tls.as_ref().map(found_certificate),
@@ -136,7 +138,7 @@ fn print(found: &Found) -> Result<()> {
     let there = if found.data_exists { "there" } else { "made at the first start" };
     let mut rows = vec![("data", format!("{} ({there})", found.data))];
     for listener in &found.listeners {
-        let services = [("streams", listener.streams), ("admin", listener.admin)];
+        let services = [("streams", listener.streams), ("admin", listener.admin), ("xrpc", listener.xrpc)];
         let services: Vec<_> = services.into_iter().filter(|(_, served)| *served).map(|(name, _)| name).collect();
         let scheme = if listener.tls { "https" } else { "http" };
         // The directory is not opened, so whether it holds keys is not known.

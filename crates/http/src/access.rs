@@ -12,6 +12,7 @@
 use crate::cors::Pages;
 use crate::error::{Code, Error};
 use crate::front::{Arrival, Front};
+use crate::mount::is_xrpc;
 use crate::names;
 use crate::router::below_streams;
 use axum::http::request::Parts;
@@ -51,7 +52,7 @@ pub(crate) fn check(head: &Parts, arrival: &Arrival, pages: &Pages, open: bool) 
 }
 
 fn streams_or_probe(path: &str) -> bool {
-    below_streams(path).is_some() || is_probe(path)
+    below_streams(path).is_some() || is_xrpc(path) || is_probe(path)
 }
 
 fn is_probe(path: &str) -> bool {
@@ -276,8 +277,17 @@ mod tests {
 
     #[test]
     fn a_listener_serves_what_it_states_and_whatever_is_new_counts_as_administration() {
-        let streams = Front { services: Services { streams: true, admin: false }, ..Front::default() };
-        let admin = Front { services: Services { streams: false, admin: true }, ..Front::default() };
+        let with = |services| Front { services, ..Front::default() };
+        let streams = with(Services { streams: true, ..Services::NONE });
+        let admin = with(Services { admin: true, ..Services::NONE });
+        let xrpc = with(Services { xrpc: true, ..Services::NONE });
+        for path in ["/xrpc", "/xrpc/_health", "/.well-known/did.json", "/healthz"] {
+            assert!(xrpc.offers(path), "{path}");
+            assert!(path == "/healthz" || !streams.offers(path) && !admin.offers(path), "{path}");
+        }
+        for path in ["/v1/stream/a", "/v1/pds/accounts", "/v1/keys", "/metrics", "/xrpcs", "/.well-knownst"] {
+            assert!(!xrpc.offers(path), "{path}");
+        }
         for (path, on_streams, on_admin) in [
             ("/healthz", true, true),
             ("/readyz", true, true),
@@ -287,6 +297,7 @@ mod tests {
             ("/metrics", false, true),
             ("/v1/admin/status", false, true),
             ("/v1/keys", false, true),
+            ("/v1/pds/accounts", false, true),
             ("/anything", false, true),
         ] {
             assert_eq!((streams.offers(path), admin.offers(path)), (on_streams, on_admin), "{path}");

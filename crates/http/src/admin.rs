@@ -1,12 +1,14 @@
 //! Health, readiness, metrics and status.
 
 use crate::error::{Code, Error};
+use crate::front::Arrival;
 use crate::metrics::{self, header_lines, line, number};
+use crate::mount::{Number, Told};
 use crate::router::App;
 use crate::service::Service;
 use crate::tls::Tls;
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use highwater_base::Millis;
@@ -25,13 +27,30 @@ pub(crate) async fn live() -> Response {
 }
 
 /// `/readyz`: the node serves, or why it does not.
-pub(crate) async fn ready<S: Service>(State(app): State<App<S>>) -> Response {
+pub(crate) async fn ready<S: Service>(State(app): State<App<S>>, request: Request) -> Response {
+    let arrival = Arrival::of(request.extensions());
     let no_store = [(header::CACHE_CONTROL, "no-store")];
     match ask(&app).await {
-        Ok(status) if app.service.ready() && serves(&status) => (no_store, "ready\n").into_response(),
+        Ok(status) if app.service.ready() && serves(&status) => match beside(&app, &arrival) {
+            Ok(said) => (no_store, said).into_response(),
+            Err(said) => (StatusCode::SERVICE_UNAVAILABLE, no_store, said).into_response(),
+        },
         Ok(status) => (StatusCode::SERVICE_UNAVAILABLE, no_store, format!("{}\n", why_not(&status))).into_response(),
         Err(error) => error.into_response(),
     }
+}
+
+/// What a node that serves says of what lives beside it. A listener that has nothing else to offer is not ready without it;
+/// for the others streams come first, and the sentence is for people.
+fn beside<S>(app: &App<S>, arrival: &Arrival) -> Result<String, String> {
+    let Some(Err(why)) = app.mounted.as_deref().map(|mounted| &mounted.routers) else {
+        return Ok("ready\n".to_owned());
+    };
+    let services = arrival.front.services;
+    if services.xrpc && !services.streams && !services.admin {
+        return Err(format!("{why}\n"));
+    }
+    Ok(format!("ready; the accounts of the AT Protocol are not served: {why}\n"))
 }
 
 /// Whether any stream can be served: a node goes on beside damaged groups, and not with nothing else.
@@ -66,6 +85,7 @@ pub(crate) async fn status<S: Service>(State(app): State<App<S>>) -> Result<Resp
     let now = app.service.wall();
     let status = json!({
         "node": ask(&app).await?,
+        "pds": told(&app, |told| told.status()).await?,
         "http": {
             "mode": if app.guard.view()?.is_keyed() { "keyed" } else { "open" },
             "request_bytes_max": app.options.request_bytes_max,
@@ -73,6 +93,16 @@ pub(crate) async fn status<S: Service>(State(app): State<App<S>>) -> Result<Resp
         },
     });
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(status)).into_response())
+}
+
+/// Asks what lives beside the node, if anything does; it may take a moment, so not on a thread that serves others.
+async fn told<S, T: Send + 'static>(
+    app: &App<S>,
+    ask: impl FnOnce(&dyn Told) -> T + Send + 'static,
+) -> Result<Option<T>, Error> {
+    let Some(mounted) = app.mounted.clone() else { return Ok(None) };
+    let asked = tokio::task::spawn_blocking(move || ask(&*mounted.told)).await;
+    asked.map(Some).map_err(|_| Error::new(Code::Internal, "the state of the accounts could not be asked"))
 }
 
 /// A certificate in use, for the status.
@@ -116,6 +146,9 @@ pub(crate) async fn metrics<S: Service>(State(app): State<App<S>>) -> Result<Res
     }
     render_certificates(&app.certificates, &mut out);
     crate::storage::render(&status, &mut out);
+    for Number { name, kind, help, value } in told(&app, |told| told.numbers()).await?.unwrap_or_default() {
+        number(&mut out, name, kind, help, value);
+    }
     line(&mut out, "# EOF");
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")], out).into_response())

@@ -7,7 +7,7 @@ use crate::head_timer::HeadTimer;
 use crate::options::HttpOptions;
 use crate::places::Places;
 use crate::router::{Answering, Routes};
-use crate::timed::{Timed, Upgraded};
+use crate::timed::{Held, Timed};
 use crate::traffic::{self, Traffic};
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -62,7 +62,7 @@ impl Gate {
     pub(crate) async fn serve(
         &self,
         stream: TcpStream,
-        peer: SocketAddr,
+        (peer, held): (SocketAddr, Held),
         tls: Option<TlsAcceptor>,
         front: Arc<Front>,
         routes: Routes,
@@ -72,14 +72,14 @@ impl Gate {
             tracing::debug!(%error, "a connection keeps its delay");
         }
         let arrival = Arrival::new(peer, tls.is_some(), front);
-        let Some(tls) = tls else { return self.speak(stream, routes, arrival, watcher).await };
+        let Some(tls) = tls else { return self.speak(stream, held, (routes, arrival), watcher).await };
         let patience = Duration::from_millis(self.options.handshake_ms_max);
         let shaken = tokio::select! {
             () = self.closing.wait() => return,
             shaken = tokio::time::timeout(patience, tls.accept(stream)) => shaken,
         };
         let reason = match shaken {
-            Ok(Ok(stream)) => return self.speak(stream, routes, arrival, watcher).await,
+            Ok(Ok(stream)) => return self.speak(stream, held, (routes, arrival), watcher).await,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("it took more than {} ms", self.options.handshake_ms_max),
         };
@@ -89,12 +89,12 @@ impl Gate {
         }
     }
 
-    async fn speak<T>(&self, io: T, routes: Routes, arrival: Arrival, watcher: Watcher)
+    async fn speak<T>(&self, io: T, held: Held, (routes, arrival): (Routes, Arrival), watcher: Watcher)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let timed = Timed::new(io, &self.options);
-        let service = Arriving { routes, arrival, upgraded: timed.upgraded() };
+        let service = Arriving { routes, arrival, held: held.clone() };
+        let timed = Timed::new(io, &self.options, held);
         let mut builder = self.builder.clone();
         builder.http1().timer(HeadTimer::default());
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(timed), service).into_owned();
@@ -134,12 +134,11 @@ fn builder(options: &HttpOptions) -> Builder<TokioExecutor> {
 
 /// The routes, as one connection reaches them: every request carries where it comes from.
 ///
-/// A connection that is upgraded ends here as one of HTTP: it gives its place back, and whoever upgraded it bounds how many
-/// there are and how long they may stall.
+/// A connection that is upgraded ends here as one of HTTP, and keeps its place until whoever upgraded it lets it go.
 struct Arriving {
     routes: Routes,
     arrival: Arrival,
-    upgraded: Upgraded,
+    held: Held,
 }
 
 impl hyper::service::Service<hyper::Request<Incoming>> for Arriving {
@@ -150,17 +149,17 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Arriving {
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.arrival.clone());
-        // Only such a request can be upgraded; the others are spared the allocation.
+        // Nothing else becomes a socket, and a task of its own for each request would cost every one of them.
         if !request.headers().contains_key(header::UPGRADE) {
             return self.routes.answer(request);
         }
-        let (answer, upgraded) = (self.routes.answer(request), self.upgraded.clone());
+        let (answering, held) = (self.routes.answer(request), self.held.clone());
         Box::pin(async move {
-            let answer = answer.await?;
-            if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-                upgraded.begin();
+            let answer = answering.await;
+            if answer.as_ref().is_ok_and(|answer| answer.status() == StatusCode::SWITCHING_PROTOCOLS) {
+                held.become_socket();
             }
-            Ok(answer)
+            answer
         })
     }
 }

@@ -73,6 +73,11 @@ pub(crate) fn mark_stream(headers: &mut HeaderMap, pages: &Pages) {
     headers.insert(names::CROSS_ORIGIN_RESOURCE_POLICY, CROSS_ORIGIN);
 }
 
+/// Marks an answer that any page may read: the AT Protocol's are, and their secrets travel in a header that pages must know.
+pub(crate) fn mark_shared(headers: &mut HeaderMap) {
+    headers.insert(names::CROSS_ORIGIN_RESOURCE_POLICY, CROSS_ORIGIN);
+}
+
 /// What a cache keeps for one page must not be shown to another.
 fn vary_by_origin(headers: &mut HeaderMap) {
     let kept = headers.get(header::CACHE_CONTROL).is_some_and(|value| value.as_bytes().starts_with(b"public"));

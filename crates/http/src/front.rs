@@ -1,5 +1,6 @@
 //! What one listener offers and to whom, and how a request came to it.
 
+use crate::mount;
 use crate::network::Network;
 use crate::router;
 use axum::http::{Extensions, HeaderMap, header};
@@ -11,13 +12,18 @@ use std::sync::Arc;
 pub struct Services {
     /// `/v1/stream`.
     pub streams: bool,
-    /// `/v1/admin`, `/v1/keys`, `/v1/accounts`, `/v1/plans` and `/metrics`. Health and readiness are everywhere.
+    /// `/v1/admin`, `/v1/keys`, `/v1/accounts`, `/v1/plans`, `/v1/pds` and `/metrics`. Health and readiness are everywhere.
     pub admin: bool,
+    /// `/xrpc` and `/.well-known`.
+    pub xrpc: bool,
 }
 
 impl Services {
     /// Everything.
-    pub const ALL: Self = Self { streams: true, admin: true };
+    pub const ALL: Self = Self { streams: true, admin: true, xrpc: true };
+
+    /// Nothing but probes.
+    pub const NONE: Self = Self { streams: false, admin: false, xrpc: false };
 }
 
 /// What one listener offers and to whom.
@@ -44,12 +50,13 @@ impl Default for Front {
 }
 
 impl Front {
-    /// Whether a path is served here. Whatever is neither a stream nor a probe counts as administration, so that a
+    /// Whether a path is served here. Whatever is neither a stream, nor the AT Protocol's, nor a probe counts as administration, so that a
     /// route that is added is not public by accident.
     pub(crate) fn offers(&self, path: &str) -> bool {
         match path {
             "/healthz" | "/readyz" => true,
             path if router::below_streams(path).is_some() => self.services.streams,
+            path if mount::is_xrpc(path) => self.services.xrpc,
             _ => self.services.admin,
         }
     }

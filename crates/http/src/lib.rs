@@ -20,6 +20,7 @@
 //! - `access`, `cors`: who may ask in open mode, and what browsers are told
 //! - `auth`: who asks with which key, what that key may do, and what its account's plan allows
 //! - `manage`: the routes of keys, accounts and plans
+//! - [`mount`]: what lives beside the node and is served through the same listeners
 //! - `anything`: the readers of requests, for fuzzers
 //! - `admin`, `storage`: health, readiness, metrics and status; `metrics`: what is counted and how it is written;
 //!   `observe`: what is told of a request; `backup`: taking one
@@ -60,6 +61,7 @@ mod json;
 pub mod lanes;
 mod manage;
 mod metrics;
+pub mod mount;
 mod names;
 pub mod network;
 mod observe;
@@ -85,6 +87,7 @@ pub use closing::Closing;
 pub use error::{Code, Error};
 pub use front::{Front, Services};
 pub use lanes::Lanes;
+pub use mount::Mounted;
 pub use network::Network;
 pub use options::HttpOptions;
 pub use router::router;

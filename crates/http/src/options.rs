@@ -40,6 +40,9 @@ pub struct HttpOptions {
     /// Milliseconds without a byte of an answer taken by the reader before its connection is cut. As long may all waits
     /// for it take together that it does not make up for by reading at the floor.
     pub write_idle_ms_max: u64,
+    /// Milliseconds without a byte taken by the reader of a socket before it is cut. A relay that has read as much as it
+    /// may stops reading for a minute, and comes back. Source: the indigo relay, its limits by host.
+    pub socket_idle_ms_max: u64,
     /// Bytes a second at which a reader must take an answer.
     pub answer_bytes_per_second_min: u64,
     /// Milliseconds that reading away the body of a refusal may take.
@@ -70,6 +73,7 @@ impl Default for HttpOptions {
             body_idle_ms_max: 15_000,
             body_bytes_per_second_min: 4_096,
             write_idle_ms_max: 30_000,
+            socket_idle_ms_max: 120_000,
             answer_bytes_per_second_min: 8_192,
             drain_ms_max: 30_000,
             drain_idle_ms_max: 5_000,

@@ -8,6 +8,7 @@ use crate::error::{Code, Error};
 use crate::front::Arrival;
 use crate::head::identify;
 use crate::metrics::Counts;
+use crate::mount::{self, Mounted};
 use crate::observe::Observed;
 use crate::options::HttpOptions;
 use crate::path::{self, Part, Target};
@@ -60,6 +61,8 @@ pub(crate) struct App<S> {
     pub guard: Arc<Guard>,
     /// The certificates of the listeners.
     pub certificates: Vec<Tls>,
+    /// What lives beside the node.
+    pub mounted: Option<Arc<Mounted>>,
 }
 
 impl<S: Service> App<S> {
@@ -78,6 +81,7 @@ impl<S: Service> App<S> {
             traffic: Arc::default(),
             guard,
             certificates: Vec::new(),
+            mounted: None,
         }
     }
 
@@ -116,7 +120,7 @@ impl<S: Service> App<S> {
 /// An answer that is being made.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-/// The routes, of which those of streams go through no router: its layers allocate and move a request about as often as
+/// The routes, of which those of streams, and of what lives beside the node, go through no router of ours: its layers allocate and move a request about as often as
 /// everything else together that is done for a small append.
 #[derive(Clone)]
 pub(crate) struct Routes {
@@ -135,10 +139,15 @@ impl Routes {
     /// Answers a request.
     pub(crate) fn answer(&self, request: Request) -> Answering {
         match &self.stream {
-            Some(stream) if below_streams(request.uri().path()).is_some() => stream(request),
+            Some(stream) if is_direct(request.uri().path()) => stream(request),
             _ => Box::pin(self.others.clone().oneshot(request)),
         }
     }
+}
+
+/// Whether a path is told apart in the fallback.
+fn is_direct(path: &str) -> bool {
+    below_streams(path).is_some() || mount::is_xrpc(path)
 }
 
 /// The routes.
@@ -184,6 +193,7 @@ where
     F: Future<Output = Response>,
 {
     let streams = below_streams(request.uri().path()).is_some();
+    let xrpc = mount::is_xrpc(request.uri().path());
     let method = request.method().clone();
     let (request, leftover) = drain::watch(request);
     let (mut head, body) = request.into_parts();
@@ -195,7 +205,7 @@ where
         Ok(body) => answer(Request::from_parts(head, body)).await,
         Err((error, body)) => {
             drop(body);
-            error.into_response()
+            if xrpc { mount::refusal(&error) } else { error.into_response() }
         }
     };
     if streams {
@@ -204,13 +214,17 @@ where
         }
         cors::mark_stream(response.headers_mut(), &pages);
     }
+    if xrpc {
+        cors::mark_shared(response.headers_mut());
+    }
     cors::mark(response.headers_mut());
     observed.end(app, &response);
     let response = match leftover {
         Some(leftover) => leftover.follow(response, &app.options),
         None => response,
     };
-    if !open && auth::refuses(&response) {
+    // Whoever asks below `/xrpc` in vain is judged, and limited, by whoever answers there.
+    if !open && !xrpc && auth::refuses(&response) {
         app.guard.hold(asker).await;
     }
     response
@@ -255,10 +269,13 @@ fn judge<S: Service>(app: &App<S>, head: &mut Parts, arrival: &Arrival, body: Bo
     Judged { open, pages, body }
 }
 
-/// What is answered without a key: the probes, and a browser's question before a request to a stream.
+/// What is answered without a key of this server's: the probes, a browser's question before a request to a stream, and
+/// what has ways of its own to tell who asks.
 fn is_public(head: &Parts) -> bool {
     let path = head.uri.path();
-    matches!(path, "/healthz" | "/readyz") || head.method == Method::OPTIONS && below_streams(path).is_some()
+    matches!(path, "/healthz" | "/readyz")
+        || mount::is_xrpc(path)
+        || head.method == Method::OPTIONS && below_streams(path).is_some()
 }
 
 /// The scope that a path needs by itself; none for streams. Whatever is not known here is administration.
@@ -288,6 +305,11 @@ pub(crate) fn below_streams(path: &str) -> Option<&str> {
 
 /// Streams have paths of any depth in any spelling, so they are told apart here rather than by the router.
 async fn fallback<S: Service>(app: &App<S>, request: Request) -> Response {
+    let path = request.uri().path();
+    if mount::is_xrpc(path) || mount::is_operator(path) {
+        let arrival = Arrival::of(request.extensions());
+        return mount::answer(app.mounted.as_deref(), &arrival, request).await;
+    }
     let (mut head, body) = request.into_parts();
     if below_streams(head.uri.path()).is_none() {
         return Error::new(Code::NotFound, "no route serves this path; streams live below /v1/stream/").into_response();

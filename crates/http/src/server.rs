@@ -4,10 +4,12 @@ use crate::closing::Closing;
 use crate::connection::Gate;
 use crate::front::{Front, Services};
 use crate::lanes::Lanes;
+use crate::mount::Mounted;
 use crate::network::Network;
 use crate::options::HttpOptions;
 use crate::router::{App, Routes};
 use crate::service::Service;
+use crate::timed::Held;
 use crate::tls::{Reloaded, Standing, Tls};
 use crate::traffic::{self, Traffic};
 use axum::Router;
@@ -17,6 +19,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -24,6 +27,9 @@ use tokio::task::JoinSet;
 
 /// Milliseconds to wait after a failed accept, which usually means that descriptors ran out.
 const ACCEPT_PAUSE_MS: u64 = 50;
+
+/// Milliseconds between two looks at whether the last socket has ended.
+const SOCKETS_LOOK_MS: u64 = 10;
 
 /// Why a listener was not served.
 #[derive(Debug, Error)]
@@ -82,6 +88,19 @@ impl<S: Service> Server<S> {
         Self { app: App::new(service, options), lanes: Lanes::default() }
     }
 
+    /// Serves what lives beside the node too.
+    #[must_use]
+    pub fn beside(mut self, mounted: Mounted) -> Self {
+        self.app.mounted = Some(Arc::new(mounted));
+        self
+    }
+
+    /// The moment from which the server stops, for what holds sockets of its own.
+    #[must_use]
+    pub fn closing(&self) -> Closing {
+        self.app.closing.clone()
+    }
+
     /// Serves its connections on threads of their own, rather than on the runtime that accepts them.
     #[must_use]
     pub fn over(self, lanes: Lanes) -> Self {
@@ -131,9 +150,9 @@ async fn listen(
 ) -> Result<(), ServeError> {
     for listener in &listeners {
         let address = listener.check()?;
-        let Services { streams, admin } = listener.front.services;
+        let Services { streams, admin, xrpc } = listener.front.services;
         let (tls, open) = (listener.tls.is_some(), listener.front.open);
-        tracing::info!(event = "listening", %address, tls, open, streams, admin, "a listener is open");
+        tracing::info!(event = "listening", %address, tls, open, streams, admin, xrpc, "a listener is open");
     }
     let graceful = Arc::new(GracefulShutdown::new());
     let mut accepting = JoinSet::new();
@@ -146,8 +165,15 @@ async fn listen(
     let end = Duration::from_millis(gate.options.shutdown_ms_max);
     // Whoever accepted held the only others.
     let graceful = Arc::into_inner(graceful).unwrap_or_default();
-    if tokio::time::timeout(end, graceful.shutdown()).await.is_err() {
-        let left: usize = connections.iter().map(JoinSet::len).sum();
+    let ended = async {
+        graceful.shutdown().await;
+        // A connection that became a socket is not among those that are watched; it has its place until it ends.
+        while gate.traffic.open.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(SOCKETS_LOOK_MS)).await;
+        }
+    };
+    if tokio::time::timeout(end, ended).await.is_err() {
+        let left = gate.traffic.open.load(Ordering::Relaxed);
         tracing::warn!(
             event = "cut_at_stop",
             connections = left,
@@ -170,7 +196,8 @@ async fn accept(
 ) -> JoinSet<()> {
     let mut connections = JoinSet::new();
     let front = Arc::new(listener.front);
-    let places = if front.services.streams { &gate.places } else { &gate.places_admin };
+    let public = front.services.streams || front.services.xrpc;
+    let places = if public { &gate.places } else { &gate.places_admin };
     // A proxy's address stands for many clients, and this machine's own for all its processes.
     let spared: Vec<Network> = front.proxies.iter().copied().chain(Network::LOOPBACK).collect();
     loop {
@@ -198,10 +225,8 @@ async fn accept(
         let present = gate.traffic.enter();
         let (gate, tls) = (gate.clone(), listener.tls.as_ref().map(Tls::acceptor));
         let (front, routes, watcher) = (front.clone(), routes.clone(), graceful.watcher());
-        let serve = move |stream| async move {
-            gate.serve(stream, peer, tls, front, routes, watcher).await;
-            drop((place, present));
-        };
+        let held = Held::new((place, present));
+        let serve = move |stream| async move { gate.serve(stream, (peer, held), tls, front, routes, watcher).await };
         if let Err(error) = lanes.spawn(&mut connections, stream, serve) {
             tracing::warn!(event = "accept_failed", %error, "a connection could not be served");
         }

@@ -26,22 +26,30 @@ pub(crate) struct Timed<T> {
     pace: Pace,
     /// Runs while a write waits for the peer.
     writing: Option<Waiting>,
-    /// Whether the connection speaks another protocol now, which has bounds of its own.
-    upgraded: Upgraded,
+    held: Held,
 }
 
-/// Tells a connection that it speaks another protocol from now on.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Upgraded(Arc<AtomicBool>);
+/// What a connection holds until its last byte, whatever it became in between, and whether it became a socket.
+#[derive(Clone)]
+pub(crate) struct Held(Arc<HeldBy>);
 
-impl Upgraded {
-    /// From now on.
-    pub(crate) fn begin(&self) {
-        self.0.store(true, Ordering::Relaxed);
+struct HeldBy {
+    socket: AtomicBool,
+    _what: Box<dyn Send + Sync>,
+}
+
+impl Held {
+    pub(crate) fn new(what: impl Send + Sync + 'static) -> Self {
+        Self(Arc::new(HeldBy { socket: AtomicBool::new(false), _what: Box::new(what) }))
     }
 
-    fn has_begun(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    /// From now on messages go both ways, and the time of sockets holds.
+    pub(crate) fn become_socket(&self) {
+        self.0.socket.store(true, Ordering::Relaxed);
+    }
+
+    fn is_socket(&self) -> bool {
+        self.0.socket.load(Ordering::Relaxed)
     }
 }
 
@@ -59,6 +67,8 @@ struct Waiting {
 struct Pace {
     /// Without a single byte.
     idle: Duration,
+    /// Without a single byte of a socket, whose reader owes nothing but that.
+    socket_idle: Duration,
     patience: Duration,
     bytes_per_second_min: u64,
     /// What was waited and not earned back.
@@ -69,7 +79,8 @@ impl Pace {
     fn new(options: &HttpOptions) -> Self {
         let idle = Duration::from_millis(options.write_idle_ms_max);
         let bytes_per_second_min = options.answer_bytes_per_second_min.max(1);
-        Self { idle, patience: idle, bytes_per_second_min, waited: Duration::ZERO }
+        let socket_idle = Duration::from_millis(options.socket_idle_ms_max);
+        Self { idle, socket_idle, patience: idle, bytes_per_second_min, waited: Duration::ZERO }
     }
 
     /// How long the next write may wait.
@@ -86,20 +97,15 @@ impl Pace {
 
 impl<T> Timed<T> {
     /// Bounds `io`.
-    pub(crate) fn new(io: T, options: &HttpOptions) -> Self {
+    pub(crate) fn new(io: T, options: &HttpOptions, held: Held) -> Self {
         Self {
             io,
+            held,
             preface: Some(0),
             opening: Box::pin(tokio::time::sleep(Duration::from_millis(options.head_ms_max))),
             pace: Pace::new(options),
             writing: None,
-            upgraded: Upgraded::default(),
         }
-    }
-
-    /// What frees the connection of its bounds.
-    pub(crate) fn upgraded(&self) -> Upgraded {
-        self.upgraded.clone()
     }
 
     /// Follows the first bytes until they tell the version.
@@ -118,10 +124,6 @@ impl<T> Timed<T> {
         written: Poll<io::Result<R>>,
         bytes: impl Fn(&R) -> usize,
     ) -> Poll<io::Result<R>> {
-        if self.upgraded.has_begun() {
-            self.writing = None;
-            return written;
-        }
         if let Poll::Ready(result) = &written {
             let waited = self.writing.take().map_or(Duration::ZERO, |waiting| waiting.since.elapsed());
             if let (Ok(taken), true) = (result, !waited.is_zero() || !self.pace.waited.is_zero()) {
@@ -129,7 +131,7 @@ impl<T> Timed<T> {
             }
             return written;
         }
-        let left = self.pace.left();
+        let left = if self.held.is_socket() { self.pace.socket_idle } else { self.pace.left() };
         let waiting = self.writing.get_or_insert_with(|| {
             let since = Instant::now();
             Waiting { since, timer: Box::pin(tokio::time::sleep_until(since + left)) }
@@ -198,7 +200,20 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     fn timed<T>(io: T, head_ms_max: u64, write_idle_ms_max: u64) -> Timed<T> {
-        Timed::new(io, &HttpOptions { head_ms_max, write_idle_ms_max, ..HttpOptions::default() })
+        let options = HttpOptions { head_ms_max, write_idle_ms_max, socket_idle_ms_max: 500, ..HttpOptions::default() };
+        Timed::new(io, &options, Held::new(()))
+    }
+
+    /// A relay stops reading for a minute when it has more than it may take, and goes on where it stood.
+    #[tokio::test]
+    async fn a_socket_may_wait_longer_for_its_reader_and_not_for_ever() {
+        let (ours, _theirs) = tokio::io::duplex(16);
+        let mut timed = timed(ours, 1_000, 20);
+        timed.held.become_socket();
+        let longer = tokio::time::timeout(Duration::from_millis(100), timed.write_all(&[0; 64])).await;
+        assert!(longer.is_err(), "it waits as long as a socket may");
+        let error = timed.write_all(&[0; 64]).await.expect_err("the peer takes nothing");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

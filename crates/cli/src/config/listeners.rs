@@ -114,16 +114,17 @@ fn list(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn services(text: &str) -> Result<Services> {
-    let mut services = Services { streams: false, admin: false };
+    let mut services = Services::NONE;
     for name in list(text) {
         match name {
             "streams" => services.streams = true,
             "admin" => services.admin = true,
-            other => bail!("there is no service {other:?}; there are streams and admin"),
+            "xrpc" => services.xrpc = true,
+            other => bail!("there is no service {other:?}; there are streams, admin and xrpc"),
         }
     }
-    if services == (Services { streams: false, admin: false }) {
-        bail!("services is empty; there are streams and admin");
+    if services == Services::NONE {
+        bail!("services is empty; there are streams, admin and xrpc");
     }
     Ok(services)
 }
@@ -186,7 +187,7 @@ mod tests {
              tls_key = \"k\"\n[[listener]]\naddress = \"127.0.0.1:4437\"\n",
         );
         let all = all.unwrap();
-        assert_eq!(all[0].services, Services { streams: true, admin: false });
+        assert_eq!(all[0].services, Services { streams: true, ..Services::NONE });
         assert_eq!((all[1].services, all[1].tls.is_none()), (Services::ALL, true));
     }
 
@@ -202,7 +203,7 @@ mod tests {
         refused("cors_origins = \"https://a.example.com/path\"", &["without a path"]);
         refused("[[listener]]\nservices = [\"admin\"]", &["number 1", "no address"]);
         refused("[[listener]]\naddress = \"a:1\"\nadress = \"b\"", &["adress", "behind_proxy"]);
-        refused("[[listener]]\naddress = \"a:1\"\nservices = [\"console\"]", &["console", "streams and admin"]);
+        refused("[[listener]]\naddress = \"a:1\"\nservices = [\"console\"]", &["console", "streams, admin and xrpc"]);
         refused("[[listener]]\naddress = \"a:1\"\nservices = []", &["services is empty"]);
         refused(
             "listen = \"127.0.0.1:1\"\n[[listener]]\naddress = \"a:1\"",

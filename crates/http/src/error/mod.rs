@@ -78,6 +78,16 @@ impl Error {
         self.with(header::LOCATION, location).with_status(307)
     }
 
+    /// The sentence for the person who reads it.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The HTTP status.
+    pub(crate) fn status(&self) -> u16 {
+        self.status
+    }
+
     /// What refused the request.
     #[must_use]
     pub fn code(&self) -> Code {

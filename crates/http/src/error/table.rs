@@ -280,6 +280,9 @@ codes! {
     SnapshotCommitInProgress "SNAPSHOT_COMMIT_IN_PROGRESS" 503 Some(1), "",
         "A commit of this stream's parts is under way. It may be an earlier attempt of this one.",
         "Repeat it until it is answered otherwise.";
+    PdsUnavailable "PDS_UNAVAILABLE" 503 None, "",
+        "The accounts of the AT Protocol are not served: their directory could not be opened, or their log failed. Streams are served. Below `/xrpc` the error is `PdsUnavailable`.",
+        "The message, the status and the log say what happened, what is safe, and what to do.";
     OutcomeUnknown "OUTCOME_UNKNOWN" 503 None, "`Retry-After: 1` where leadership was lost",
         "The write was proposed and its answer was lost: it may have applied, or may still.",
         "Repeat the same keyed write; its receipt tells.";

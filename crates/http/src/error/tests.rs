@@ -61,8 +61,15 @@ fn only_temporary_refusals_say_when_to_come_back() {
     for row in TABLE {
         let temporary = matches!(row.status, 429 | 503);
         assert!(row.retry_after.is_none() || temporary, "{}", row.name);
-        let none = ["APPLY_STOPPED", "OUTCOME_UNKNOWN", "PRODUCER_LIMIT", "RATE_LIMITED", "STAGED_PARTS_LIMIT"]
-            .contains(&row.name);
+        let none = [
+            "APPLY_STOPPED",
+            "OUTCOME_UNKNOWN",
+            "PDS_UNAVAILABLE",
+            "PRODUCER_LIMIT",
+            "RATE_LIMITED",
+            "STAGED_PARTS_LIMIT",
+        ]
+        .contains(&row.name);
         assert_eq!(row.retry_after.is_none(), none || !temporary, "{}", row.name);
     }
 }

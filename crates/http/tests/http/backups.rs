@@ -114,7 +114,7 @@ fn a_backup_is_for_administrators_and_for_listeners_with_administration() {
         assert_eq!(server.ask(method, target, &[], b"").status, 401, "{method} {target}");
         assert_eq!(server.ask(method, target, &[("authorization", &other)], b"").status, 403, "{method} {target}");
     }
-    let front = Front { services: Services { streams: true, admin: false }, ..Front::default() };
+    let front = Front { services: Services { streams: true, ..Services::NONE }, ..Front::default() };
     let mut public = Server::behind(node.handle(), HttpOptions::default(), front, None);
     for (method, target) in &asks {
         let answer = public.ask(method, target, &[("authorization", &admin)], b"");

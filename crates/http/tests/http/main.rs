@@ -14,6 +14,7 @@ mod inventory;
 mod json;
 mod keys;
 mod lifetime;
+mod mounted;
 mod node;
 mod operations;
 mod order;

@@ -28,6 +28,11 @@ impl Server {
 
     /// A server whose listener has this front, and TLS or not.
     pub fn behind<S: Service>(service: S, options: HttpOptions, front: Front, tls: Option<Tls>) -> Self {
+        Self::built(highwater_http::Server::new(service, options), front, tls)
+    }
+
+    /// A server that was built already.
+    pub fn built<S: Service>(server: highwater_http::Server<S>, front: Front, tls: Option<Tls>) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
@@ -39,8 +44,7 @@ impl Server {
                 stopped.await.ok();
             };
             let lanes = highwater_http::Lanes::start().expect("threads");
-            let server = highwater_http::Server::new(service, options).over(lanes);
-            server.serve(vec![listener], until).await.expect("a loopback listener is served");
+            server.over(lanes).serve(vec![listener], until).await.expect("a loopback listener is served");
         });
         Self { address, runtime, stop: Some(stop), serving: Some(serving) }
     }

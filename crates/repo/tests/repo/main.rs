@@ -3,6 +3,8 @@
 mod crosscheck;
 mod crypto;
 mod data_model;
+mod edges;
+mod lexicon;
 mod mst;
 mod plain;
 mod reads;

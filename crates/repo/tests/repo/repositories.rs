@@ -1,9 +1,7 @@
 use crate::repository::{Repository, create, path, record};
-use bytes::Bytes;
 use highwater_repo::Tree;
-use highwater_repo::car::section_bytes;
 use highwater_repo::mst::{Step, TreeError, Walk};
-use highwater_repo::write::{Change, OPERATIONS_MAX, RECORD_BYTES_MAX, Write, WriteError};
+use highwater_repo::write::{Change, Write, WriteError};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -11,39 +9,6 @@ use std::collections::BTreeMap;
 fn an_empty_repository_has_the_root_that_everybody_knows() {
     let mut tree = Tree::new();
     assert_eq!(tree.seal().0.to_string(), "bafyreie5737gdxlw5i64vzichcalba3z2v5n6icifvx5xytvske7mr3hpm");
-}
-
-#[test]
-fn limits_are_met_exactly_and_refused_one_beyond_before_a_commit_exists() {
-    let mut repository = Repository::new();
-    let many = |count: usize| (0..count as u64).map(|n| create(n, record(n))).collect::<Vec<_>>();
-    assert_eq!(repository.write(&many(OPERATIONS_MAX + 1)).err(), Some(WriteError::Count(OPERATIONS_MAX + 1)));
-    assert_eq!(repository.write(&[]).err(), Some(WriteError::Count(0)));
-    let before = repository.tree.name().expect("sealed");
-    let prepared = repository.write(&many(OPERATIONS_MAX)).expect("a commit");
-    repository.read(&prepared, before);
-
-    let sized = |bytes: usize| Bytes::from(vec![0x60; bytes]);
-    let large = |bytes| [create(1_000, sized(bytes))];
-    let error = WriteError::RecordTooLarge { path: path(1_000), bytes: RECORD_BYTES_MAX + 1 };
-    assert_eq!(repository.write(&large(RECORD_BYTES_MAX + 1)).err(), Some(error));
-    repository.write(&large(RECORD_BYTES_MAX)).expect("a commit");
-
-    let mut room = 2_000_000 - section_bytes(RECORD_BYTES_MAX);
-    let two = |second| [create(2_000, Bytes::from(vec![0x61; RECORD_BYTES_MAX])), create(2_001, sized(second))];
-    let mut refused = 0;
-    // The largest second record that fits is found from above.
-    let prepared = loop {
-        match repository.write(&two(room)) {
-            Ok(prepared) => break prepared,
-            Err(WriteError::CommitTooLarge { bytes }) => {
-                refused += 1;
-                room -= (bytes - 2_000_000).max(1);
-            }
-            Err(error) => panic!("{error}"),
-        }
-    };
-    assert!(refused > 0 && prepared.archive.len() <= 2_000_000 && prepared.archive.len() > 1_997_000);
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub struct Repository {
     /// What should be there.
     pub records: BTreeMap<String, Cid>,
     pub key: SigningKey,
-    rev: Option<Tid>,
+    pub rev: Option<Tid>,
     /// The last commit's block, with its name.
     pub commit: Option<(Cid, Bytes)>,
 }

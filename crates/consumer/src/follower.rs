@@ -25,6 +25,7 @@ mod account;
 mod verify;
 
 pub use account::{Account, Head, Record};
+pub(crate) use verify::told_commit;
 
 use crate::frame::{ErrorFrame, Frame, Position};
 use crate::violation::Violation;

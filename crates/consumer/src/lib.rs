@@ -7,6 +7,7 @@
 //! # Modules
 //! - [`frame`]: one message, decoded strictly; this crate cannot encode one
 //! - [`follower`]: who follows a stream by the sync specification and holds each repository's records
+//! - [`relay`]: the network's relay in virtual time: its limits, its workers, and when it gives up
 //! - [`violation`]: what a server did that it must not
 //!
 //! # Invariants
@@ -19,6 +20,7 @@
 
 pub mod follower;
 pub mod frame;
+pub mod relay;
 pub mod violation;
 
 pub use follower::{Follower, Input, Output};

@@ -41,6 +41,12 @@ fn archive(bytes: &[u8]) -> Result<(Cid, Found), Violation> {
     Ok((roots[0], blocks))
 }
 
+/// The commit that an archive begins with, whoever signed it.
+pub(crate) fn told_commit(bytes: &[u8]) -> Option<Commit> {
+    let (root, blocks) = archive(bytes).ok()?;
+    Commit::decode(blocks.get(&root)?.clone()).ok()
+}
+
 /// The commit among the blocks, of this account and signed by it.
 fn signed(cid: Cid, blocks: &Found, did: &Did, key: &PublicKey) -> Result<Commit, Violation> {
     let block = blocks.get(&cid).ok_or(Violation::CommitMissing(cid))?;

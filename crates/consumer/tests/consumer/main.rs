@@ -3,4 +3,6 @@
 mod following;
 mod frames;
 mod mistakes;
+mod network;
+mod relaying;
 mod stream;

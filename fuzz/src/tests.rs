@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A target, and the folders below the work tree's root whose files are its seeds.
 type Target = (&'static str, fn(&[u8]), &'static [&'static str]);
 
-const TARGETS: [Target; 21] = [
+const TARGETS: [Target; 22] = [
     ("wal_segment", crate::wal_segment, &["crates/wal/golden"]),
     ("store_index", crate::store_index, &["crates/store/golden"]),
     ("stream_command", crate::stream_command, &["crates/stream/golden"]),
@@ -30,6 +30,7 @@ const TARGETS: [Target; 21] = [
     ("http_request", crate::http_request, &[]),
     ("http_json", crate::http_json, &[]),
     ("client_answer", crate::client_answer, &[]),
+    ("xrpc_token", crate::xrpc_token, &[]),
 ];
 
 /// Variants of each seed; `HIGHWATER_SEEDS` asks for so many times more.

@@ -5,8 +5,11 @@
 //!
 //! Source: atproto blob specification; `com.atproto.repo.uploadBlob`.
 
+mod media;
 #[cfg(test)]
 mod tests;
+
+pub use media::{HEAD_BYTES, media_type};
 
 use crate::account::{decode_cid, decode_tid, encode_cid, encode_tid};
 use crate::time::Micros;

@@ -10,6 +10,7 @@
 //! - [`call`]: what a method is asked: its parameters and its body, read within bounds; [`query`]: parameters
 //! - [`context`]: what all methods share; [`options`]: limits and timeouts, each with its reason
 //! - [`auth`]: whose request it is, and what it may do
+//! - [`jose`]: signed tokens, of sessions and for other services; [`passwords`]: what is kept of them
 //! - [`limits`]: how often an address or an account may ask
 //! - `cors`: what browsers are told
 //!
@@ -25,10 +26,12 @@ pub mod call;
 pub mod context;
 mod cors;
 pub mod error;
+pub mod jose;
 pub mod limits;
 pub mod methods;
 pub mod options;
 mod pages;
+pub mod passwords;
 pub mod query;
 pub mod router;
 

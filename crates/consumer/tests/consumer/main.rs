@@ -2,6 +2,8 @@
 
 mod following;
 mod frames;
+mod held;
+mod machine;
 mod mistakes;
 mod network;
 mod relaying;

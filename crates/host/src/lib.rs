@@ -8,6 +8,7 @@
 //! # Modules
 //! - [`options`], [`types`], [`error`]: how it is kept, what is asked, why not
 //! - [`pending`]: answers that are still to come
+//! - [`blobs`]: files of blobs; [`seal`]: the key file, which encrypts secrets
 //! - [`files`], [`layout`]: the small files of the directory: what it is, from which number on, and that it was restored
 //!
 //! # Invariants
@@ -17,11 +18,13 @@
 //! # Must not depend on
 //! Any runtime of tasks; `node` and what stands above it; crates that speak HTTP.
 
+pub mod blobs;
 pub mod error;
 pub mod files;
 pub mod layout;
 pub mod options;
 pub mod pending;
+pub mod seal;
 pub mod types;
 
 pub use error::{CursorRefused, OpenError, ReadError, Refused, Unserved, Unsettled, WriteRefused};

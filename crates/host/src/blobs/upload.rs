@@ -1,0 +1,110 @@
+//! A blob on its way in: written to a file of another name while it is hashed.
+
+use super::BlobError;
+use highwater_disk::{Disk, File, OpenMode};
+use highwater_pds::AccountId;
+use highwater_pds::blob::HEAD_BYTES;
+use highwater_repo::Cid;
+use highwater_repo::cid::{CID_BYTES, Codec};
+use sha2::{Digest as _, Sha256};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An upload. One that is dropped leaves nothing.
+pub struct Upload {
+    disk: Arc<dyn Disk>,
+    account: AccountId,
+    path: PathBuf,
+    file: Arc<dyn File>,
+    hasher: Sha256,
+    head: Vec<u8>,
+    bytes: u64,
+    bytes_max: u64,
+    renamed: bool,
+}
+
+/// A blob whose bytes are durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Whose.
+    pub account: AccountId,
+    /// Its name.
+    pub cid: Cid,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The first of them, by which its type is told.
+    pub head: Vec<u8>,
+}
+
+/// The name of bytes with a digest.
+pub(super) fn cid_of(hasher: Sha256) -> Option<Cid> {
+    let empty = Cid::of(Codec::Raw, b"").to_bytes();
+    let mut bytes: [u8; CID_BYTES] = empty;
+    let digest = hasher.finalize();
+    bytes[CID_BYTES - digest.len()..].copy_from_slice(&digest);
+    Cid::from_bytes(&bytes).ok()
+}
+
+impl Upload {
+    pub(super) fn create(
+        disk: Arc<dyn Disk>,
+        account: AccountId,
+        path: PathBuf,
+        bytes_max: u64,
+    ) -> Result<Self, BlobError> {
+        let file = disk.open(&path, OpenMode::Create)?;
+        file.set_length(0)?;
+        let (hasher, head) = (Sha256::new(), Vec::new());
+        Ok(Self { disk, account, path, file, hasher, head, bytes: 0, bytes_max, renamed: false })
+    }
+
+    /// Takes the next bytes.
+    /// # Errors
+    /// `TooLarge`, or the system's.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
+        if self.bytes + bytes.len() as u64 > self.bytes_max {
+            return Err(BlobError::TooLarge(self.bytes_max));
+        }
+        self.file.write_at(bytes, self.bytes)?;
+        self.bytes += bytes.len() as u64;
+        self.hasher.update(bytes);
+        let room = HEAD_BYTES - self.head.len();
+        self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        Ok(())
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn account(&self) -> AccountId {
+        self.account
+    }
+
+    /// The name of the bytes so far.
+    pub(super) fn cid(&self) -> Result<Cid, BlobError> {
+        if self.bytes == 0 {
+            return Err(BlobError::Empty);
+        }
+        cid_of(self.hasher.clone()).ok_or(BlobError::Empty)
+    }
+
+    /// Makes the bytes durable, then their name.
+    pub(super) fn store(mut self, cid: Cid, path: &Path) -> Result<Stored, BlobError> {
+        self.file.sync_all()?;
+        self.disk.rename(&self.path, path)?;
+        self.renamed = true;
+        if let Some(directory) = path.parent() {
+            self.disk.sync_directory(directory)?;
+        }
+        Ok(Stored { account: self.account, cid, bytes: self.bytes, head: std::mem::take(&mut self.head) })
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if !self.renamed
+            && let Err(error) = self.disk.remove(&self.path)
+        {
+            tracing::debug!(%error, "the file of an upload that was given up stays until the next start");
+        }
+    }
+}

@@ -7,6 +7,7 @@
 //!
 //! # Modules
 //! - `folders`: targets that damage and open whole directories
+//! - `repositories`: what others send of repositories
 //! - `residence`: a store that is used as the input says; the other targets are here
 //!
 //! # Invariants
@@ -37,9 +38,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod folders;
+mod repositories;
 mod residence;
 
 pub use folders::{sqlite_folder, store_folder, wal_folder};
+pub use repositories::{repo_archive, repo_commit, repo_data, repo_json, repo_node};
 pub use residence::store_residence;
 
 /// A disk in memory with one file of these bytes.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A target, and the folders below the work tree's root whose files are its seeds.
 type Target = (&'static str, fn(&[u8]), &'static [&'static str]);
 
-const TARGETS: [Target; 22] = [
+const TARGETS: &[Target] = &[
     ("wal_segment", crate::wal_segment, &["crates/wal/golden"]),
     ("store_index", crate::store_index, &["crates/store/golden"]),
     ("stream_command", crate::stream_command, &["crates/stream/golden"]),
@@ -27,6 +27,11 @@ const TARGETS: [Target; 22] = [
     ("backup_manifest", crate::backup_manifest, &["crates/node/golden"]),
     ("control_records", crate::control_records, &["crates/control/golden"]),
     ("consumer_frame", crate::consumer_frame, &[]),
+    ("repo_archive", crate::repo_archive, &["crates/repo/golden"]),
+    ("repo_data", crate::repo_data, &["crates/repo/golden"]),
+    ("repo_json", crate::repo_json, &["crates/repo/tests/data/atproto-interop/data-model"]),
+    ("repo_commit", crate::repo_commit, &["crates/repo/golden"]),
+    ("repo_node", crate::repo_node, &[]),
     ("http_request", crate::http_request, &[]),
     ("http_json", crate::http_json, &[]),
     ("client_answer", crate::client_answer, &[]),
@@ -81,7 +86,7 @@ fn variant(seed: &[u8], random: &mut SplitMix) -> Vec<u8> {
 fn no_decoder_panics_on_damaged_input() {
     let mut random = SplitMix::new(11);
     let more: u64 = std::env::var("HIGHWATER_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1);
-    for (name, target, folders) in TARGETS {
+    for (name, target, folders) in TARGETS.iter().copied() {
         let mut seeds = vec![Vec::new()];
         collect(&root().join("fuzz/corpus").join(name), &mut seeds);
         for folder in folders {

@@ -4,6 +4,7 @@ mod crosscheck;
 mod crypto;
 mod data_model;
 mod edges;
+mod golden;
 mod lexicon;
 mod mst;
 mod plain;

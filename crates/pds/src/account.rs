@@ -14,6 +14,16 @@ use highwater_repo::{Cid, Tid};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountId(pub u64);
 
+impl AccountId {
+    /// The largest: the server's store numbers what it keeps of an account in four times as many.
+    const MAX: u64 = (1 << 61) - 1;
+
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let id = input.u64()?;
+        if (1..=Self::MAX).contains(&id) { Ok(Self(id)) } else { Err(DecodeError::Invalid("number of an account")) }
+    }
+}
+
 /// Why an account is not active, in the protocol's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
@@ -242,7 +252,13 @@ impl Extent {
     /// What lies below is not needed any more; what is left was written together.
     pub(crate) fn release(&mut self, front: u64) {
         self.front = front;
-        self.compacted_bytes = self.end - front;
+        self.compacted_bytes = self.end.saturating_sub(front);
+    }
+
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let extent = Self { front: input.u64()?, end: input.u64()?, compacted_bytes: input.u64()? };
+        let sound = extent.front <= extent.end && extent.compacted_bytes <= extent.end - extent.front;
+        if sound { Ok(extent) } else { Err(DecodeError::Invalid("extent of blocks")) }
     }
 }
 
@@ -375,7 +391,7 @@ impl Account {
             version => return Err(DecodeError::Version(version)),
         }
         Ok(Self {
-            id: AccountId(input.u64()?),
+            id: AccountId::decode(input)?,
             did: input.string()?.parse().map_err(|_| DecodeError::Invalid("DID"))?,
             handle: input.string()?.parse().map_err(|_| DecodeError::Invalid("handle"))?,
             key: StoredKey::decode(input)?,
@@ -383,7 +399,7 @@ impl Account {
             standing: Standing::decode(input)?,
             announced: Position::decode_option(input)?,
             head: input.option(Head::decode)?,
-            blocks: Extent { front: input.u64()?, end: input.u64()?, compacted_bytes: input.u64()? },
+            blocks: Extent::decode(input)?,
             credentials: Credentials::decode(input)?,
         })
     }

@@ -43,8 +43,9 @@ pub fn parse(text: &str) -> Result<u64, CursorError> {
 
 /// Where a subscriber with this cursor starts.
 ///
-/// Frames have larger numbers than the cursor, as every consumer expects, though the specification's text has them as large at least.
-/// Source: atproto event stream specification, "Cursors"; docs/explanation of the sync rules.
+/// The frames that follow have larger numbers than the cursor, as every consumer expects; the specification's text has them as large at
+/// least.
+/// Source: atproto event stream specification, "Sequence Numbers".
 #[must_use]
 pub fn start(cursor: Option<u64>, events: &Events, sequence: &Sequence) -> Start {
     let Some(cursor) = cursor else { return Start::Live };

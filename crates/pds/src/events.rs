@@ -98,10 +98,20 @@ impl Events {
     pub(crate) fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         let (end, count) = (input.u64()?, input.u64()?);
         let newest = input.option(Reader::u64)?.map(Seq);
-        let mut points = VecDeque::new();
+        let mut points: VecDeque<Point> = VecDeque::new();
         for _ in 0..input.u32()? {
             let (seq, at) = (Seq(input.u64()?), Micros(input.u64()?));
-            points.push_back(Point { seq, at, offset: input.u64()?, ordinal: input.u64()? });
+            let point = Point { seq, at, offset: input.u64()?, ordinal: input.u64()? };
+            let behind = points
+                .back()
+                .is_none_or(|last| last.seq < point.seq && last.offset < point.offset && last.ordinal < point.ordinal);
+            if !behind || Some(point.seq) > newest || point.offset >= end || point.ordinal >= count {
+                return Err(DecodeError::Invalid("point of the events"));
+            }
+            points.push_back(point);
+        }
+        if points.is_empty() != newest.is_none() {
+            return Err(DecodeError::Invalid("points of the events"));
         }
         Ok(Self { points, end, newest, count })
     }

@@ -4,7 +4,7 @@
 
 use crate::account::{Account, AccountId, Head, Position, Standing};
 use crate::frame::Kind;
-use crate::sequence::Seq;
+use crate::sequence::{SEQ_MAX, Seq};
 use crate::time::Micros;
 use crate::{blob, credentials};
 use bytes::Bytes;
@@ -146,6 +146,9 @@ pub const EVENT_HEAD_BYTES: usize = 8 + 8 + 8 + 1 + 4;
 /// If there is none.
 pub fn decode_event(input: &mut Reader) -> Result<(Seq, Micros, AccountId, Kind, Bytes), DecodeError> {
     let (seq, at, account) = (Seq(input.u64()?), Micros(input.u64()?), AccountId(input.u64()?));
+    if !(1..=SEQ_MAX).contains(&seq.0) {
+        return Err(DecodeError::Invalid("number of a frame"));
+    }
     let kind = Kind::of_code(input.u8()?).ok_or(DecodeError::Invalid("kind of a frame"))?;
     Ok((seq, at, account, kind, input.bytes()?))
 }
@@ -250,56 +253,85 @@ pub(crate) fn encode_copied(account: AccountId, front: Option<u64>, sections: &[
     out.bytes(sections);
 }
 
+/// Bytes of a record at the most: places in it are kept in 32 bits.
+pub const RECORD_BYTES_MAX: usize = 1 << 30;
+
 impl Record {
     /// Reads a record of the log. Frames are slices of it, not copies.
     /// # Errors
     /// If it is none, or of a later version.
     pub fn decode(payload: Bytes) -> Result<Self, DecodeError> {
-        let total = payload.len();
-        let mut input = Reader::new(payload);
-        match input.u16()? {
+        if payload.len() > RECORD_BYTES_MAX {
+            return Err(DecodeError::Invalid("length of a record"));
+        }
+        let mut parts = Parts { total: payload.len(), input: Reader::new(payload), archive: None };
+        match parts.input.u16()? {
             VERSION => {}
             version => return Err(DecodeError::Version(version)),
         }
-        let (at, mut entries) = (Micros(input.u64()?), Vec::new());
-        while input.remaining() > 0 {
-            let entry = decode_entry(&mut input, total)?;
-            entries.push(entry);
+        let (at, mut entries) = (Micros(parts.input.u64()?), Vec::new());
+        while parts.input.remaining() > 0 {
+            entries.push(parts.entry()?);
         }
         Ok(Self { at, entries })
     }
 }
 
-fn decode_entry(input: &mut Reader, total: usize) -> Result<Entry, DecodeError> {
-    let position = |input: &Reader| (total - input.remaining()) as u32;
-    Ok(match input.u8()? {
-        FACT => Entry::Fact(decode_fact(input)?),
-        EVENT => {
-            let start = position(input);
-            let (seq, at, account, kind, frame) = decode_event(input)?;
-            Entry::Event(Event { seq, at, account, kind, frame, place: start..position(input) })
-        }
-        COMMITTED_SENT => {
-            let (account, head) = (AccountId(input.u64()?), Head::decode(input)?);
-            let before = position(input);
-            let place = input.u32()?..input.u32()?;
-            if place.start > place.end || place.end > before {
-                return Err(DecodeError::Invalid("place of blocks"));
+/// Takes the parts of a record off it.
+struct Parts {
+    total: usize,
+    input: Reader,
+    /// Whose the newest message with an archive is, and where it lies.
+    archive: Option<(AccountId, Range<u32>)>,
+}
+
+impl Parts {
+    fn position(&self) -> u32 {
+        (self.total - self.input.remaining()) as u32
+    }
+
+    /// Where bytes of this length lie that end here.
+    fn before(&self, bytes: &Bytes) -> Range<u32> {
+        let end = self.position();
+        end - bytes.len() as u32..end
+    }
+
+    fn entry(&mut self) -> Result<Entry, DecodeError> {
+        Ok(match self.input.u8()? {
+            FACT => Entry::Fact(decode_fact(&mut self.input)?),
+            EVENT => {
+                let start = self.position();
+                let (seq, at, account, kind, frame) = decode_event(&mut self.input)?;
+                if matches!(kind, Kind::Commit | Kind::Sync) {
+                    self.archive = Some((account, self.before(&frame)));
+                }
+                Entry::Event(Event { seq, at, account, kind, frame, place: start..self.position() })
             }
-            Entry::Committed(Committed { account, head, place })
-        }
-        COMMITTED_ALONE => {
-            let (account, head) = (AccountId(input.u64()?), Head::decode(input)?);
-            let bytes = input.bytes()?.len() as u32;
-            let end = position(input);
-            Entry::Committed(Committed { account, head, place: end - bytes..end })
-        }
-        COPIED => {
-            let (account, front) = (AccountId(input.u64()?), input.option(Reader::u64)?);
-            let bytes = input.bytes()?.len() as u32;
-            let end = position(input);
-            Entry::Copied(Copied { account, place: end - bytes..end, front })
-        }
-        _ => return Err(DecodeError::Invalid("entry")),
-    })
+            COMMITTED_SENT => {
+                let (account, head) = (AccountId(self.input.u64()?), Head::decode(&mut self.input)?);
+                let place = self.input.u32()?..self.input.u32()?;
+                let inside = self.archive.as_ref().is_some_and(|(whose, message)| {
+                    *whose == account
+                        && message.start <= place.start
+                        && place.start <= place.end
+                        && place.end <= message.end
+                });
+                if !inside {
+                    return Err(DecodeError::Invalid("place of blocks"));
+                }
+                Entry::Committed(Committed { account, head, place })
+            }
+            COMMITTED_ALONE => {
+                let (account, head) = (AccountId(self.input.u64()?), Head::decode(&mut self.input)?);
+                let sections = self.input.bytes()?;
+                Entry::Committed(Committed { account, head, place: self.before(&sections) })
+            }
+            COPIED => {
+                let (account, front) = (AccountId(self.input.u64()?), self.input.option(Reader::u64)?);
+                let sections = self.input.bytes()?;
+                Entry::Copied(Copied { account, place: self.before(&sections), front })
+            }
+            _ => return Err(DecodeError::Invalid("entry")),
+        })
+    }
 }

@@ -129,13 +129,14 @@ impl Plan {
         if known.is_some_and(|restore| restore.done) {
             return Ok(Self::AlreadyDone);
         }
-        let rev_min = known.map_or(rev_min, |restore| restore.rev_min).max(state.rev_min());
+        // An operator who marks the directory anew may lower what an earlier marker asked for.
+        let rev_min = known.map_or(rev_min, |restore| restore.rev_min);
         for account in left(state, id).filter(|account| account.position() == Some(Position::Active)) {
             check_rev(account, Tid::after(account.head.map(|head| head.rev).max(rev_min), now.0, 0), now)?;
         }
         Ok(match known {
             Some(_) => Self::Resume,
-            None => Self::Begin { floor: state.sequence.raised()? },
+            None => Self::Begin { floor: state.sequence.raised(now.0.saturating_sub(state.newest.0))? },
         })
     }
 }

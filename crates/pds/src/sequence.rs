@@ -23,6 +23,8 @@ pub const SEQ_MAX: u64 = (1 << 53) - 1;
 /// 385,000 a second.
 pub const RESTORE_RAISE: u64 = 1_000_000_000_000;
 
+const MINUTE_MICROS: u64 = 60_000_000;
+
 /// There is no number any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the stream's numbers end at 2^53 - 1, and the next one would be {0}")]
@@ -69,11 +71,16 @@ impl Sequence {
         self.floor.max(self.durable)
     }
 
-    /// Where a restore's raise leads.
+    /// Where a restore's raise leads, so many microseconds after the newest record of what was restored.
+    ///
+    /// One copy may be put back twice, and nothing in it tells of the run that began with the first time: its numbers began
+    /// [`RESTORE_RAISE`] above the copy, too. What passed since the copy was made, in microseconds, is more numbers than that run can
+    /// have handed out. Whole minutes of it count: it is the margin, and no clock.
     /// # Errors
     /// [`Exhausted`] if no number would be left.
-    pub fn raised(&self) -> Result<u64, Exhausted> {
-        let floor = self.newest() + RESTORE_RAISE;
+    pub fn raised(&self, micros_since: u64) -> Result<u64, Exhausted> {
+        let passed = micros_since / MINUTE_MICROS * MINUTE_MICROS;
+        let floor = self.newest().saturating_add(RESTORE_RAISE).saturating_add(passed);
         if floor < SEQ_MAX { Ok(floor) } else { Err(Exhausted(floor)) }
     }
 
@@ -112,9 +119,18 @@ impl Sequence {
 
     pub(crate) fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         let (floor, durable) = (input.u64()?, input.u64()?);
-        let mut gaps = BTreeMap::new();
+        if floor.max(durable) > SEQ_MAX {
+            return Err(DecodeError::Invalid("number of the stream"));
+        }
+        let (mut gaps, mut last) = (BTreeMap::new(), 0);
         for _ in 0..input.u32()? {
-            gaps.insert(input.u64()?, input.u64()?);
+            let (below, end) = (input.u64()?, input.u64()?);
+            // In order and apart, though one may begin where another ends; none reaches above the floor that left it.
+            if below < last || below >= end || end > floor {
+                return Err(DecodeError::Invalid("gap"));
+            }
+            gaps.insert(below, end);
+            last = end;
         }
         Ok(Self { floor, durable, handed: 0, gaps })
     }

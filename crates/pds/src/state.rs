@@ -1,10 +1,11 @@
 //! Everything, as the log made it.
 
 use crate::account::{Account, AccountId, Extent};
-use crate::blob::Blobs;
+use crate::blob::{Blobs, Change};
 use crate::events::Events;
-use crate::record::{Committed, Copied, Entry, Fact, Record, Restore};
-use crate::sequence::Sequence;
+use crate::frame::Kind;
+use crate::record::{Committed, Copied, Entry, Event, Fact, Record, Restore};
+use crate::sequence::{SEQ_MAX, Sequence};
 use crate::time::Micros;
 use bytes::Bytes;
 use highwater_base::codec::{DecodeError, Reader, Writer};
@@ -90,7 +91,8 @@ pub enum Effect {
         /// In bytes.
         front: u64,
     },
-    /// Blobs are not needed any more.
+    /// A blob is not needed any more. When a log is replayed, a later record may bring it back: its file goes only if the account does
+    /// not hold it once everything was applied.
     BlobRemoved(AccountId, highwater_repo::Cid),
 }
 
@@ -156,23 +158,38 @@ impl State {
     /// [`Contradiction`]; the state is then of no use.
     pub fn apply(&mut self, record: &Record) -> Result<Vec<Effect>, Contradiction> {
         self.newest = self.newest.max(record.at);
-        let mut effects = Vec::new();
+        let (mut effects, mut told) = (Vec::new(), None);
         for entry in &record.entries {
             match entry {
-                Entry::Fact(fact) => self.apply_fact(fact, record.at, &mut effects)?,
+                Entry::Fact(fact) => {
+                    check_told(fact, told)?;
+                    self.apply_fact(fact, record.at, &mut effects)?;
+                }
                 Entry::Event(event) => {
-                    if event.seq.0 <= self.sequence.ceiling() {
-                        return Err(Contradiction(format!("frame {} is not above the stream", event.seq)));
-                    }
-                    let offset = self.events.push(event);
-                    self.sequence.note(event.seq);
-                    effects.push(Effect::EventKept { offset, place: event.place.clone() });
+                    told = Some((event.kind, event.account));
+                    self.event(event, &mut effects)?;
                 }
                 Entry::Committed(committed) => self.commit(committed, &mut effects)?,
                 Entry::Copied(copied) => self.copy(copied, &mut effects)?,
             }
         }
         Ok(effects)
+    }
+
+    fn event(&mut self, event: &Event, effects: &mut Vec<Effect>) -> Result<(), Contradiction> {
+        if event.seq.0 <= self.sequence.ceiling() {
+            return Err(Contradiction(format!("frame {} is not above the stream", event.seq)));
+        }
+        if !self.accounts.contains_key(&event.account) {
+            return Err(Contradiction(format!(
+                "frame {} is about account {}, which is none",
+                event.seq, event.account.0
+            )));
+        }
+        let offset = self.events.push(event);
+        self.sequence.note(event.seq);
+        effects.push(Effect::EventKept { offset, place: event.place.clone() });
+        Ok(())
     }
 
     fn apply_fact(&mut self, fact: &Fact, at: Micros, effects: &mut Vec<Effect>) -> Result<(), Contradiction> {
@@ -189,13 +206,9 @@ impl State {
             Fact::Announced(id, position) => self.account(*id)?.announced = Some(*position),
             Fact::HeadSent(id, rev) => self.account(*id)?.note_sent(*rev),
             Fact::Credentials(id, change) => self.account(*id)?.credentials.apply(change),
-            Fact::Blob(id, change) => {
-                self.account(*id)?;
-                self.blobs_changed.insert(*id);
-                if let crate::blob::Change::Removed(cid) = change {
-                    effects.push(Effect::BlobRemoved(*id, *cid));
-                }
-                self.blobs.entry(*id).or_default().apply(change);
+            Fact::Blob(id, change) => self.change_blobs(*id, change, effects)?,
+            Fact::Floor(floor) if *floor > SEQ_MAX => {
+                return Err(Contradiction(format!("floor {floor} is above every number")));
             }
             Fact::Floor(floor) => self.sequence.raise(*floor),
             Fact::Restore(step) => self.restore(*step, at)?,
@@ -213,10 +226,7 @@ impl State {
     }
 
     fn create(&mut self, account: &Account) -> Result<(), Contradiction> {
-        let taken = self.dids.contains_key(account.did.as_str())
-            || self.handles.contains_key(account.handle.as_str())
-            || self.accounts.contains_key(&account.id);
-        if taken {
+        if self.is_taken(account) {
             return Err(Contradiction(format!("{} or its handle is taken", account.did)));
         }
         self.insert(account.clone());
@@ -224,10 +234,38 @@ impl State {
         Ok(())
     }
 
+    fn is_taken(&self, account: &Account) -> bool {
+        self.dids.contains_key(account.did.as_str())
+            || self.handles.contains_key(account.handle.as_str())
+            || self.accounts.contains_key(&account.id)
+    }
+
     fn insert(&mut self, account: Account) {
         self.dids.insert(account.did.as_str().to_owned(), account.id);
         self.handles.insert(account.handle.as_str().to_owned(), account.id);
         self.accounts.insert(account.id, account);
+    }
+
+    fn change_blobs(&mut self, id: AccountId, change: &Change, effects: &mut Vec<Effect>) -> Result<(), Contradiction> {
+        let Some(account) = self.accounts.get(&id) else {
+            return Err(Contradiction(format!("there is no account {}", id.0)));
+        };
+        if account.standing.erased {
+            // An upload that was under way.
+            if let Change::Uploaded { cid, .. } = change {
+                effects.push(Effect::BlobRemoved(id, *cid));
+            }
+            return Ok(());
+        }
+        self.blobs_changed.insert(id);
+        let blobs = self.blobs.entry(id).or_default();
+        blobs.apply(change);
+        if let Change::Removed(cid) = change
+            && !blobs.0.contains_key(cid)
+        {
+            effects.push(Effect::BlobRemoved(id, *cid));
+        }
+        Ok(())
     }
 
     fn erase_blobs(&mut self, id: AccountId, effects: &mut Vec<Effect>) {
@@ -239,6 +277,9 @@ impl State {
 
     fn commit(&mut self, committed: &Committed, effects: &mut Vec<Effect>) -> Result<(), Contradiction> {
         let account = self.account(committed.account)?;
+        if account.standing.erased {
+            return Err(Contradiction(format!("{} has a commit behind its end", account.did)));
+        }
         if account.head.is_some_and(|head| committed.head.rev <= head.rev) {
             return Err(Contradiction(format!("{} has a revision that is not newer", account.did)));
         }
@@ -251,6 +292,12 @@ impl State {
         let account = self.account(copied.account)?;
         effects.push(keep(copied.account, &mut account.blocks, &copied.place));
         if let Some(front) = copied.front {
+            if front < account.blocks.front || front > account.blocks.end {
+                return Err(Contradiction(format!(
+                    "blocks of {} are given up to {front}, where none are",
+                    account.did
+                )));
+            }
             account.blocks.release(front);
             effects.push(Effect::BlocksReleased { account: copied.account, front });
         }
@@ -342,15 +389,19 @@ impl State {
         })
     }
 
-    /// Takes in a stored row.
+    /// Takes in a stored row. Returns whose it is.
     /// # Errors
-    /// If it is none.
-    pub fn load_row(&mut self, row: Bytes) -> Result<(), DecodeError> {
+    /// If it is none, or names in it are those of another row.
+    pub fn load_row(&mut self, row: Bytes) -> Result<AccountId, DecodeError> {
         let mut input = Reader::new(row);
         let account = Account::decode(&mut input)?;
         input.finish()?;
+        let id = account.id;
+        if self.is_taken(&account) {
+            return Err(DecodeError::Invalid("names of an account"));
+        }
         self.insert(account);
-        Ok(())
+        Ok(id)
     }
 
     /// Takes in a stored list of blobs.
@@ -365,12 +416,29 @@ impl State {
     }
 }
 
+/// What relays were told stands beside the frame that tells them.
+fn check_told(fact: &Fact, told: Option<(Kind, AccountId)>) -> Result<(), Contradiction> {
+    let needed = match fact {
+        Fact::Announced(account, _) => Some((Kind::Account, *account)),
+        Fact::HeadSent(account, _) => Some((Kind::Sync, *account)),
+        _ => None,
+    };
+    if needed.is_some() && needed != told {
+        return Err(Contradiction(format!("{fact:?} stands behind no frame that says so")));
+    }
+    Ok(())
+}
+
 fn decode_restoring(input: &mut Reader) -> Result<Restoring, DecodeError> {
     let (id, begun) = (input.u64()?, Micros(input.u64()?));
     let rev_min = input.option(crate::account::decode_tid)?;
     let (done, mut progress) = (input.bool()?, BTreeSet::new());
     for _ in 0..input.u32()? {
-        progress.insert(AccountId(input.u64()?));
+        let account = AccountId(input.u64()?);
+        if progress.last().is_some_and(|last| *last >= account) {
+            return Err(DecodeError::Invalid("progress of a restore"));
+        }
+        progress.insert(account);
     }
     Ok(Restoring { id, begun, rev_min, progress, done })
 }

@@ -151,6 +151,13 @@ pub fn reset(account: &Account, fresh: &Fresh, at: Micros) -> Result<Draft, Refu
     }))
 }
 
+/// A change of an account's credentials or blobs.
+/// # Errors
+/// [`Refused::Erased`].
+pub fn fact(account: &Account, fact: Fact, at: Micros) -> Result<Draft, Refused> {
+    if account.standing.erased { Err(Refused::Erased) } else { Ok(Draft::new(at).fact(fact)) }
+}
+
 /// Whether an account may write now.
 /// # Errors
 /// Why not.

@@ -1,0 +1,10 @@
+//! The machine of the PDS from outside: a host in memory, stories and transcripts, and what may never happen whatever is done.
+
+mod cursors;
+mod formats;
+mod frames;
+mod model;
+mod reports;
+mod restores;
+mod server;
+mod transcripts;

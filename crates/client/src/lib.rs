@@ -14,6 +14,7 @@
 //! - [`exchange`]: one request over one kept connection
 //! - `transport`: giving up for want of progress
 //! - [`backup`]: taking a backup
+//! - [`websocket`]: streams of messages that a server sends over a WebSocket
 //! - [`token`]: the bearer token, reread when its file changes
 //!
 //! # Invariants
@@ -39,6 +40,7 @@ pub mod stream;
 pub mod token;
 mod transport;
 pub mod url;
+pub mod websocket;
 
 pub use backup::{BackupClient, BackupRefused};
 pub use classify::{Answer, Outcome, Refusal, WriteKind, Written, classify};

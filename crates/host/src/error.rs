@@ -46,6 +46,9 @@ pub enum Refused {
     /// What was asked for cannot be, in words.
     #[error("{0}")]
     Invalid(String),
+    /// The account stands where it cannot be.
+    #[error(transparent)]
+    Turn(highwater_pds::Refused),
     /// A name that was taken once is not given again.
     #[error("the handle {0} is taken")]
     Taken(String),
@@ -60,9 +63,12 @@ pub enum WriteRefused {
     /// There is no such account, or it may not write.
     #[error(transparent)]
     Account(#[from] Unserved),
-    /// It was handed to another host, or retired: it does not write any more.
-    #[error("the account may not write")]
-    MayNotWrite,
+    /// The account stands where it does not write, or the commit does not fit a message.
+    #[error(transparent)]
+    Turn(highwater_pds::Refused),
+    /// A record refers to a blob that is not there, or says of it what it is not.
+    #[error(transparent)]
+    Blob(highwater_pds::blob::ReferenceError),
     /// `swapCommit` is not the newest commit, which is this one.
     #[error("the repository's newest commit is another one")]
     SwapCommit {
@@ -154,6 +160,9 @@ pub enum OpenError {
         /// A name in it.
         name: String,
     },
+    /// The settings are wrong.
+    #[error("{0}")]
+    Settings(String),
     /// Keys are encrypted under another key, or under none.
     #[error("{0}")]
     Key(String),
@@ -211,6 +220,9 @@ pub enum OpenError {
         /// What is wrong.
         what: String,
     },
+    /// The directory of blobs cannot be gone through.
+    #[error("the directory `blobs`: {0}")]
+    Blobs(String),
     /// The restore cannot go on. The marker stays.
     #[error("the restore stopped: {0}. The marker stays, and the next start goes on")]
     Restore(String),

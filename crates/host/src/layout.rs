@@ -5,6 +5,8 @@ use crate::files;
 use bytes::Bytes;
 use highwater_base::codec::{DecodeError, Reader, Writer};
 use highwater_disk::{Disk, create_directory_durably};
+use highwater_pds::AccountId;
+use highwater_repo::Cid;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +20,8 @@ const FLOOR_MAGIC: [u8; 8] = *b"HWPDSSEQ";
 
 const NAME_LAYOUT: &str = "pds.layout";
 const NAME_FLOOR: &str = "pds.sequence";
-const NAME_MARKER: &str = "pds.restored";
+const NAME_MARKER: &str = highwater_pds::restore::MARKER_NAME;
+const NAME_NOTE: &str = "pds.backup";
 const NAME_LOG: &str = "log";
 const NAME_STORE: &str = "store";
 const NAME_BLOBS: &str = "blobs";
@@ -59,6 +62,12 @@ impl Paths {
         self.name(NAME_MARKER)
     }
 
+    /// That the directory is a copy without a log.
+    #[must_use]
+    pub fn note(&self) -> PathBuf {
+        self.name(NAME_NOTE)
+    }
+
     /// The log.
     #[must_use]
     pub fn log(&self) -> PathBuf {
@@ -75,6 +84,18 @@ impl Paths {
     #[must_use]
     pub fn blobs(&self) -> PathBuf {
         self.name(NAME_BLOBS)
+    }
+
+    /// The blobs of an account.
+    #[must_use]
+    pub fn blobs_of(&self, account: AccountId) -> PathBuf {
+        self.blobs().join(account.0.to_string())
+    }
+
+    /// A blob.
+    #[must_use]
+    pub fn blob(&self, account: AccountId, cid: &Cid) -> PathBuf {
+        self.blobs_of(account).join(cid.to_string())
     }
 
     /// What a restore announced.

@@ -6,10 +6,16 @@
 //! not know. `docs/formats/pds-directory.md` describes the directory.
 //!
 //! # Modules
-//! - [`options`], [`types`], [`error`]: how it is kept, what is asked, why not
-//! - [`pending`]: answers that are still to come
+//! - [`options`], [`types`], [`error`]: how it is kept, what is asked, why not; [`pending`]: answers that are still to come
+//! - [`host`]: the handle; [`change`], [`mod@write`], [`read`], [`export`]: accounts, records, whole repositories
+//! - [`subscription`], `ring`: following the stream
+//! - [`worker`], `queue`, `turn`, `slot`: how a turn is built, becomes durable and is shown
+//! - `blocks`, `index`, `windows`, `compaction`: where blocks are, and keeping few that nobody needs
+//! - `checkpoint`: what is done beside the writing
+//! - [`open`], [`boot`]: a start; what it tells relays; what a restore does
+//! - [`backup`]: copies of a running server
 //! - [`blobs`]: files of blobs; [`seal`]: the key file, which encrypts secrets
-//! - [`files`], [`layout`]: the small files of the directory: what it is, from which number on, and that it was restored
+//! - [`files`], [`layout`]: the small files of the directory; [`status`]: figures
 //!
 //! # Invariants
 //! Nobody sees a frame, a row or an answer before the log is synced. Turns of an account stand in the log in the order in which
@@ -18,16 +24,45 @@
 //! # Must not depend on
 //! Any runtime of tasks; `node` and what stands above it; crates that speak HTTP.
 
+pub mod backup;
 pub mod blobs;
+mod blocks;
+pub mod boot;
+pub mod change;
+mod checkpoint;
+mod compaction;
 pub mod error;
+pub mod export;
 pub mod files;
+pub mod host;
+mod index;
 pub mod layout;
+pub mod open;
 pub mod options;
 pub mod pending;
+mod queue;
+pub mod read;
+mod ring;
 pub mod seal;
+mod shared;
+mod slot;
+pub mod status;
+pub mod subscription;
+mod turn;
 pub mod types;
+mod windows;
+pub mod worker;
+pub mod write;
 
+pub use backup::{Backup, BackupError};
+pub use boot::{Boot, Restored};
 pub use error::{CursorRefused, OpenError, ReadError, Refused, Unserved, Unsettled, WriteRefused};
-pub use options::{Announce, Options, Sealer, Seams};
+pub use export::Export;
+pub use highwater_pds::lifecycle::{Announce, Change};
+pub use host::Host;
+pub use options::{Options, Sealer, Seams};
 pub use pending::Pending;
+pub use status::Status;
+pub use subscription::{Delivery, Subscription};
 pub use types::{Action, List, Listed, NewAccount, RecordWrite, WriteBatch, WriteResult, Written};
+pub use worker::{Running, Worker};

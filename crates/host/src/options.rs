@@ -3,18 +3,9 @@
 use bytes::Bytes;
 use highwater_base::{Clock, Random};
 use highwater_disk::Disk;
+use highwater_pds::lifecycle::Announce;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// When relays hear of an account.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Announce {
-    /// When it is activated.
-    #[default]
-    OnActivation,
-    /// With its first write.
-    OnFirstWrite,
-}
 
 /// How a server is kept.
 #[derive(Debug, Clone)]

@@ -70,6 +70,13 @@ impl Events {
         self.points.get(behind.saturating_sub(1)).copied()
     }
 
+    /// Where to start for the event before which so many came: at one that is not behind it. `None` if it is not kept any more.
+    #[must_use]
+    pub fn start_at(&self, ordinal: u64) -> Option<Point> {
+        let behind = self.points.partition_point(|point| point.ordinal <= ordinal);
+        self.points.get(behind.checked_sub(1)?).copied()
+    }
+
     /// Gives up events that are older than `before` or for which there are more than `bytes_max` bytes, point by point, but
     /// none that is not older than `keep_from`. Returns the offset below which nothing is kept, if it moved.
     pub fn expire(&mut self, before: Micros, bytes_max: u64, keep_from: Option<Micros>) -> Option<u64> {

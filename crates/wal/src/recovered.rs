@@ -141,6 +141,11 @@ impl Recovered {
         self.cut
     }
 
+    /// Where an owner's surviving frames stand in its own order, in the order of the log.
+    pub fn positions(&self, owner: OwnerId) -> impl Iterator<Item = u64> {
+        self.survivors.iter().filter(move |survivor| survivor.owner == owner).map(|survivor| survivor.position)
+    }
+
     /// Hands every surviving frame of the owners that `wanted` names to `each`, in the order of the log.
     ///
     /// A damaged owner's frames are handed over too, with gaps.

@@ -1,0 +1,191 @@
+//! Opening a directory of accounts: every byte that was acknowledged is found, or the server says what is wrong and changes nothing.
+
+use crate::blobs::BlobFiles;
+use crate::boot::{self, Boot};
+use crate::checkpoint::Helper;
+use crate::error::OpenError;
+use crate::host::Host;
+use crate::layout::{self, Paths};
+use crate::options::{Options, Seams};
+use crate::ring::Ring;
+use crate::shared::{EVENTS, Naming, Shared, row_object, zone};
+use crate::slot::Slots;
+use crate::worker::{End, RECORD, Worker, is_crowded};
+use highwater_base::OwnerId;
+use highwater_disk::Disk;
+use highwater_pds::state::Effect;
+use highwater_pds::{AccountId, Record, State};
+use highwater_store::{Keep, Store, Visited};
+use highwater_wal::{Log, Recovered, ReplayError, ReplayedFrame, Verdict};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, RwLock};
+
+/// What a directory holds, once it is known to be whole.
+pub(crate) struct Loaded {
+    pub log: Log,
+    pub state: State,
+    pub store: Store,
+    /// The newest record.
+    pub lsn: u64,
+    /// The record that the checkpoint covers.
+    pub applied: u64,
+    /// Records that were read from the log.
+    pub replayed: u64,
+}
+
+impl Host {
+    /// Opens a directory, or makes one of an empty one; then, before it returns, does what a start owes to relays, and what a
+    /// restore does. Nothing of it is sent before somebody subscribes.
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(options: Options, seams: Seams) -> Result<(Self, Worker, Boot), OpenError> {
+        let zone = zone(&options)?;
+        let paths = Paths::new(&options.directory);
+        let Seams { disk, clock, mut random, sealer } = seams;
+        layout::enter(&*disk, &paths, sealer.as_ref().map(|sealer| sealer.id()))?;
+        let identity = options.log.identity_new.unwrap_or_else(|| random.next_u64());
+        let loaded = load(&disk, &paths, &options, identity)?;
+        let Loaded { log, state, store, lsn, applied, replayed } = loaded;
+        let reader = store.reader(log.reader());
+        let clock_id = (random.next_u64() & 0x3ff) as u16;
+        let ring = Ring::new(state.events.count);
+        let sequence = state.sequence.clone();
+        let crowded = state.accounts.values().filter(|account| is_crowded(&account.blocks)).map(|account| account.id);
+        let crowded = crowded.collect();
+        let monotonic = clock.monotonic();
+        let blob_files = Arc::new(BlobFiles::new(Arc::clone(&disk), paths.blobs()));
+        let shared = Arc::new(Shared {
+            blob_files,
+            zone,
+            paths,
+            disk,
+            clock,
+            random: Mutex::new(random),
+            sealer,
+            clock_id,
+            state: RwLock::new(state),
+            store: Mutex::new(store),
+            reader,
+            slots: Slots::default(),
+            queue: Default::default(),
+            ring,
+            naming: Mutex::new(Naming::default()),
+            naming_turn: Mutex::default(),
+            exports: Default::default(),
+            figures: Mutex::default(),
+            instant: AtomicU64::new(0),
+            options,
+        });
+        let mut worker = Worker {
+            shared: Arc::clone(&shared),
+            log,
+            sequence,
+            lsn,
+            helper: None::<Helper>,
+            making_spare: false,
+            checkpointed: (applied, monotonic),
+            checkpoint_waits: Vec::new(),
+            checkpoint_failed: false,
+            crowded,
+            _end: End(Arc::clone(&shared)),
+        };
+        let boot = boot::run(&mut worker, replayed)?;
+        Ok((Self { shared }, worker, boot))
+    }
+}
+
+/// Reads everything, and judges whether all of it is there. Writes nothing but what tidies up after a crash.
+pub(crate) fn load(disk: &Arc<dyn Disk>, paths: &Paths, options: &Options, identity: u64) -> Result<Loaded, OpenError> {
+    let backup = crate::backup::read_note(&**disk, paths)?;
+    let exists = |path: &std::path::Path| disk.exists(path).map_err(OpenError::io(path));
+    if backup.is_none() && exists(&paths.store())? && !exists(&paths.log())? {
+        return Err(OpenError::LogMissing(paths.log()));
+    }
+    let log_options = highwater_wal::Options { identity_new: Some(identity), ..options.log.clone() };
+    let (log, recovered) = Log::open(Arc::clone(disk), &paths.log(), log_options)?;
+    judge(&recovered)?;
+    let opening = Store::opening(Arc::clone(disk), &paths.store(), OwnerId::PDS, options.store.clone())?;
+    let applied = opening.applied();
+    let mut state = match opening.meta() {
+        meta if meta.is_empty() && applied == 0 => State::default(),
+        meta => State::decode_rest(meta.clone())
+            .map_err(|error| OpenError::Damaged { path: paths.store(), what: error.to_string() })?,
+    };
+    // A copy that was made from a running server has no log at all: what it holds ends with its checkpoint.
+    let known = recovered.owners().get(&OwnerId::PDS);
+    let released = known.map_or(0, |owner| owner.first_needed).saturating_sub(1);
+    let log_end = recovered.positions(OwnerId::PDS).max().unwrap_or(0).max(released);
+    if log_end < applied && !(backup.is_some() && log_end == 0) {
+        return Err(OpenError::CopiedLive { applied, log_end });
+    }
+    let mut store = opening.load(&mut |visited| load_object(&mut state, visited))?;
+    let mut lsn = applied;
+    let mut replayed = 0;
+    let read = recovered.replay(
+        |owner| owner == OwnerId::PDS,
+        |frame| {
+            if frame.position <= applied {
+                return Ok(());
+            }
+            if frame.position != lsn + 1 || frame.kind != RECORD {
+                return Err(OpenError::Gap { applied: lsn, log_begin: frame.position });
+            }
+            lsn = frame.position;
+            replayed += 1;
+            replay(&mut state, &mut store, frame)
+        },
+    );
+    read.map_err(|error| match error {
+        ReplayError::Read(error) => OpenError::Record { lsn: lsn + 1, what: error.to_string() },
+        ReplayError::Given(error) => error,
+    })?;
+    Ok(Loaded { log, state, store, lsn, applied, replayed })
+}
+
+/// Whether the log has everything that it ever said it has.
+fn judge(recovered: &Recovered) -> Result<(), OpenError> {
+    let verdict = recovered.verdict(OwnerId::PDS);
+    match verdict {
+        _ if verdict.is_state_lost() => Err(OpenError::LogStateLost),
+        Verdict::Whole => Ok(()),
+        Verdict::Recovering { segment, offset } | Verdict::Damaged { segment, offset } => {
+            Err(OpenError::LogDamaged { segment, offset })
+        }
+    }
+}
+
+fn load_object(state: &mut State, visited: Visited) -> Result<Keep, String> {
+    let Visited { key, state: bytes, .. } = visited;
+    // A slice of a block of the index: what is kept of it would keep all of it.
+    let bytes = bytes::Bytes::copy_from_slice(&bytes);
+    let loaded = match key & 3 {
+        _ if key == EVENTS => Ok(()),
+        2 => match state.load_row(bytes) {
+            Ok(account) if account.0 << 2 | 2 == key => Ok(()),
+            Ok(account) => return Err(format!("it holds the row of account {}", account.0)),
+            Err(error) => Err(error),
+        },
+        3 => state.load_blobs(AccountId(key >> 2), bytes),
+        _ => return Err("no object of accounts has this key".into()),
+    };
+    loaded.map(|()| Keep::Resident).map_err(|error| error.to_string())
+}
+
+/// Applies a record that the checkpoint does not cover.
+fn replay(state: &mut State, store: &mut Store, frame: ReplayedFrame) -> Result<(), OpenError> {
+    let ReplayedFrame { position: lsn, location, payload, .. } = frame;
+    let wrong = |what: String| OpenError::Record { lsn, what };
+    let record = Record::decode(payload).map_err(|error| wrong(error.to_string()))?;
+    for effect in state.apply(&record).map_err(|error| wrong(error.to_string()))? {
+        match effect {
+            Effect::EventKept { offset, place } => store.append(EVENTS, offset, location, place),
+            Effect::BlocksKept { account, offset, place } => {
+                store.append(row_object(account), offset, location, place);
+            }
+            Effect::BlocksReleased { account, front } => store.release_front(row_object(account), front),
+            // The file is looked for once everything is known.
+            Effect::BlobRemoved(..) => {}
+        }
+    }
+    Ok(())
+}

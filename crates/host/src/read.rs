@@ -1,0 +1,120 @@
+//! What readers are answered: records, lists of them, proofs, blocks. All of it is durable.
+
+use crate::blocks::{AccountBlocks, tree};
+use crate::error::{ReadError, Unserved};
+use crate::export::{self, Export};
+use crate::host::Host;
+use crate::shared::Shared;
+use crate::types::{List, Listed};
+use bytes::Bytes;
+use highwater_pds::{Account, AccountId, Head, Position, Status};
+use highwater_repo::mst::Order;
+use highwater_repo::{Cid, Tree};
+
+/// The newest commit of an account, and its row, if it is served.
+///
+/// Source: pds.md, 1.2.
+pub(crate) fn served(shared: &Shared, id: AccountId) -> Result<(Head, Account), Unserved> {
+    let state = shared.state();
+    let account = state.accounts.get(&id).ok_or(Unserved::NotFound)?;
+    let standing = account.standing;
+    match account.position() {
+        Some(Position::Active) => {}
+        Some(Position::Inactive(Status::Deleted)) => return Err(Unserved::NotFound),
+        Some(Position::Inactive(status)) => return Err(Unserved::Inactive(status)),
+        // Relays do not hear of it yet, and it is there all the same for whoever knows of it.
+        None if standing.may_write() => {}
+        None => return Err(Unserved::NotFound),
+    }
+    let head = account.head.ok_or(Unserved::NotFound)?;
+    Ok((head, account.clone()))
+}
+
+impl Host {
+    /// Does something with the tree and the blocks of an account's newest commit.
+    fn with_tree<T>(
+        &self,
+        id: AccountId,
+        read: impl Fn(&Head, &Tree, &AccountBlocks<'_>) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        let slot = self.shared.slots.get(id);
+        let attempt = || {
+            let (head, row) = served(&self.shared, id)?;
+            let tree = tree(&self.shared, &slot, &row)?;
+            let blocks = AccountBlocks::open(&self.shared, &slot, row.blocks)?;
+            read(&head, &tree, &blocks)
+        };
+        match attempt() {
+            // What an older commit needs may have gone while it was read: then there is a newer one.
+            Err(ReadError::Tree(_) | ReadError::NoBlock(_)) => attempt(),
+            other => other,
+        }
+    }
+
+    /// A record: its name and its bytes.
+    /// # Errors
+    /// [`ReadError`].
+    pub fn record(&self, account: AccountId, path: &str) -> Result<Option<(Cid, Bytes)>, ReadError> {
+        self.with_tree(account, |_, tree, blocks| {
+            let found = tree.get(path, blocks).map_err(|error| blocks.explain(error))?;
+            found.map(|cid| Ok((cid, blocks.get(&cid)?))).transpose()
+        })
+    }
+
+    /// Records of a collection.
+    /// # Errors
+    /// [`ReadError`].
+    pub fn list(&self, account: AccountId, list: &List) -> Result<Vec<Listed>, ReadError> {
+        let order = if list.ascending { Order::Ascending } else { Order::Descending };
+        self.with_tree(account, |_, tree, blocks| {
+            let mut records = tree.records_of(&list.collection, list.behind.as_deref(), order);
+            let page = records.page(list.limit, blocks).map_err(|error| blocks.explain(error))?;
+            let listed = page.into_iter().map(|(key, cid)| {
+                let rkey = key.split_once('/').map_or("", |(_, rkey)| rkey).to_owned();
+                Ok(Listed { rkey, cid, record: blocks.get(&cid)? })
+            });
+            listed.collect()
+        })
+    }
+
+    /// The collections that hold a record.
+    /// # Errors
+    /// [`ReadError`].
+    pub fn collections(&self, account: AccountId) -> Result<Vec<String>, ReadError> {
+        self.with_tree(account, |_, tree, blocks| tree.collections(blocks).map_err(|error| blocks.explain(error)))
+    }
+
+    /// Blocks of an account by their names, in this order.
+    /// # Errors
+    /// [`ReadError::NoBlock`] for the first that is not here.
+    pub fn blocks(&self, account: AccountId, cids: &[Cid]) -> Result<Vec<(Cid, Bytes)>, ReadError> {
+        self.with_tree(account, |_, _, blocks| cids.iter().map(|cid| Ok((*cid, blocks.get(cid)?))).collect())
+    }
+
+    /// An archive that proves what a key names, or that it names nothing.
+    /// # Errors
+    /// [`ReadError`].
+    pub fn proof(&self, account: AccountId, path: &str) -> Result<Bytes, ReadError> {
+        self.with_tree(account, |head, tree, blocks| {
+            let commit = blocks.get(&head.commit)?;
+            let archive = highwater_repo::export::record(&head.commit, &commit, tree, path, blocks);
+            archive.map(Bytes::from).map_err(|error| blocks.explain(error))
+        })
+    }
+
+    /// An account's newest commit, if the account is served.
+    /// # Errors
+    /// [`Unserved`].
+    pub fn head(&self, account: AccountId) -> Result<Head, Unserved> {
+        served(&self.shared, account).map(|(head, _)| head)
+    }
+
+    /// The whole repository as an archive, of which this is the beginning. Waits for a place if many are exported.
+    ///
+    /// The protocol lets an export that asks for what is newer than a revision hold more; here it holds everything.
+    /// # Errors
+    /// [`ReadError`].
+    pub fn export(&self, account: AccountId) -> Result<Export, ReadError> {
+        export::begin(&self.shared, account)
+    }
+}

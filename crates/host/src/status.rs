@@ -1,0 +1,90 @@
+//! How a server stands, in numbers.
+
+use crate::host::Host;
+use crate::slot::lock;
+use highwater_pds::{Micros, Position};
+use highwater_store::StoreStatus;
+use std::collections::BTreeMap;
+
+/// How a server stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Status {
+    /// Why nothing is written any more, once that is so.
+    pub ended: Option<String>,
+    /// Accounts by where they stand, in the protocol's words; `none` for those of which relays are not to hear yet.
+    pub accounts: BTreeMap<&'static str, u64>,
+    /// The number of the newest frame; 0 before the first.
+    pub seq: u64,
+    /// The highest number that could have been handed out.
+    pub ceiling: u64,
+    /// The number of the oldest frame that is kept, and its time.
+    pub oldest: Option<(u64, Micros)>,
+    /// Bytes of the frames that are kept.
+    pub events_bytes: u64,
+    /// Frames, and bytes of them, that are in memory.
+    pub ring: (u64, u64),
+    /// Frames sent since the start.
+    pub frames_sent: u64,
+    /// How many frames each subscriber has yet to take.
+    pub lags: Vec<u64>,
+    /// The log's newest record.
+    pub lsn: u64,
+    /// The log's figures.
+    pub log: highwater_wal::Metrics,
+    /// The store's figures.
+    pub store: StoreStatus,
+    /// Checkpoints since the start, and why the last one failed if it did.
+    pub checkpoints: u64,
+    /// Why the last checkpoint failed, if it did.
+    pub checkpoint_error: Option<String>,
+    /// Turns that were refused since the start, most for want of space.
+    pub turns_refused: u64,
+    /// Bytes of memory that trees and places of blocks took at the last checkpoint.
+    pub memory_bytes: u64,
+    /// The newest restore: its number, how many accounts it told of, and whether it ended.
+    pub restore: Option<(u64, u64, bool)>,
+    /// Relays have to be asked to crawl.
+    pub relay_poke_pending: bool,
+    /// The newest record's time.
+    pub newest: Micros,
+    /// Bytes that the disk has room for.
+    pub disk_free_bytes: Option<u64>,
+}
+
+impl Host {
+    /// How it stands.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let shared = &self.shared;
+        let mut status = Status::default();
+        {
+            let state = shared.state();
+            for account in state.accounts.values() {
+                let word = match account.position() {
+                    None => "none",
+                    Some(Position::Active) => "active",
+                    Some(Position::Inactive(status)) => status.as_str(),
+                };
+                *status.accounts.entry(word).or_default() += 1;
+            }
+            status.seq = state.events.newest.map_or(0, |seq| seq.0);
+            status.ceiling = state.sequence.ceiling();
+            status.oldest = state.events.oldest().map(|point| (point.seq.0, point.at));
+            status.events_bytes = state.events.oldest().map_or(0, |point| state.events.end - point.offset);
+            let restore = state.restore.as_ref();
+            status.restore = restore.map(|restore| (restore.id, restore.progress.len() as u64, restore.done));
+            status.relay_poke_pending = state.poke_pending;
+            status.newest = state.newest;
+            status.store = lock(&shared.store).status();
+        }
+        let (frames, bytes, sent) = shared.ring.figures();
+        (status.ring, status.frames_sent, status.lags) = ((frames, bytes), sent, shared.ring.lags());
+        let figures = lock(&shared.figures).clone();
+        (status.lsn, status.log) = (figures.lsn, figures.log);
+        (status.checkpoints, status.checkpoint_error) = (figures.checkpoints, figures.checkpoint_error);
+        (status.turns_refused, status.memory_bytes) = (figures.turns_refused, figures.memory_bytes);
+        status.ended = shared.queue.ended();
+        status.disk_free_bytes = shared.disk.free_bytes(&shared.paths.directory).ok();
+        status
+    }
+}

@@ -1,0 +1,203 @@
+//! Building a turn of an account, and handing it over.
+
+use crate::blocks::{AccountBlocks, tree};
+use crate::error::{ReadError, Unsettled};
+use crate::queue::{Done, Turn};
+use crate::shared::Shared;
+use crate::slot::{Ahead, Slot, Working, lock};
+use bytes::Bytes;
+use highwater_pds::{Account, AccountId, Draft, Micros, Part, Signer, blob};
+use highwater_repo::key::SigningKey;
+use highwater_repo::{Cid, Tid, Tree};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+
+/// The turn of an account: while it lives, nobody else hands over anything of this account.
+pub(crate) struct Building<'a> {
+    shared: &'a Arc<Shared>,
+    slot: &'a Arc<Slot>,
+    working: MutexGuard<'a, Working>,
+    /// When it is made.
+    pub at: Micros,
+    rev_min: Option<Tid>,
+}
+
+/// What a turn hands over beside its draft.
+#[derive(Default)]
+pub(crate) struct Handed {
+    pub fallback: Option<Draft>,
+    pub tree: Option<Tree>,
+    /// Blocks that the next turn may need before this one is durable.
+    pub blocks: BTreeMap<Cid, Bytes>,
+}
+
+/// The row of an account as its turns left it that were handed over; `None` if there is no such account.
+pub(crate) fn row_now(shared: &Shared, slot: &Slot, working: &Working) -> Option<Account> {
+    let generation = slot.generation.load(Ordering::Acquire);
+    match &working.ahead {
+        Some(ahead) if working.generation == generation && !slot.is_settled() => Some(ahead.row.clone()),
+        _ => shared.state().accounts.get(&slot.id).cloned(),
+    }
+}
+
+impl<'a> Building<'a> {
+    /// Waits for the account's turn. `None` if there is no such account.
+    pub fn begin(shared: &'a Arc<Shared>, slot: &'a Arc<Slot>) -> Option<Self> {
+        let mut working = lock(&slot.working);
+        // In this order: what was handed over in an older generation is refused, or durable.
+        let generation = slot.generation.load(Ordering::Acquire);
+        let settled = slot.settled.load(Ordering::Acquire);
+        let fresh = working.ahead.is_none() || working.generation != generation || slot.is_settled();
+        let at = shared.now();
+        let state = shared.state();
+        let rev_min = state.rev_min();
+        if fresh {
+            let row = state.accounts.get(&slot.id)?.clone();
+            working.ahead = Some(Ahead { row, tree: None, blocks: VecDeque::new(), blobs: VecDeque::new() });
+            working.generation = generation;
+        } else if let Some(ahead) = &mut working.ahead {
+            ahead.settle(settled);
+        }
+        drop(state);
+        Some(Self { shared, slot, working, at, rev_min })
+    }
+
+    fn ahead(&self) -> &Ahead {
+        self.working.ahead.as_ref().expect("a turn that began has it")
+    }
+
+    fn ahead_mut(&mut self) -> &mut Ahead {
+        self.working.ahead.as_mut().expect("a turn that began has it")
+    }
+
+    /// The row that this turn builds on.
+    pub fn row(&self) -> &Account {
+        &self.ahead().row
+    }
+
+    /// Whether something of the account that this turn builds on may not be durable yet.
+    pub fn is_ahead(&self) -> bool {
+        !self.slot.is_settled()
+    }
+
+    /// Blocks that this turn builds on.
+    pub fn blocks(&self) -> Result<AccountBlocks<'_>, ReadError> {
+        let extent = self.shared.state().accounts.get(&self.slot.id).map(|account| account.blocks);
+        let blocks = AccountBlocks::open(self.shared, self.slot, extent.unwrap_or_default())?;
+        Ok(blocks.with(self.ahead()))
+    }
+
+    /// The tree that this turn builds on.
+    pub fn tree(&mut self) -> Result<Tree, ReadError> {
+        if let Some(tree) = &self.ahead().tree {
+            return Ok(tree.clone());
+        }
+        let tree = match self.row().head {
+            None => Tree::new(),
+            // What is not durable yet is found among the blocks that were handed over.
+            Some(head) if self.is_ahead() => {
+                let blocks = self.blocks()?;
+                Tree::open(head.data, &blocks).map_err(|error| blocks.explain(error))?
+            }
+            Some(_) => tree(self.shared, self.slot, self.row())?,
+        };
+        self.ahead_mut().tree = Some(tree.clone());
+        Ok(tree)
+    }
+
+    /// The account's blobs that this turn builds on.
+    pub fn blobs(&self) -> blob::Blobs {
+        let mut blobs = self.shared.state().blobs.get(&self.slot.id).cloned().unwrap_or_default();
+        // Some of them may be durable; doing them again, in order, changes nothing.
+        let changes = self.ahead().blobs.iter().flat_map(|(_, changes)| changes);
+        changes.for_each(|change| blobs.apply(change));
+        blobs
+    }
+
+    /// Whether the account has blobs at all.
+    pub fn has_blobs(&self) -> bool {
+        self.shared.state().blobs.get(&self.slot.id).is_some_and(|blobs| !blobs.0.is_empty())
+            || !self.ahead().blobs.is_empty()
+    }
+
+    /// The account's key.
+    pub fn key(&self) -> Result<&'a SigningKey, ReadError> {
+        key(self.shared, self.slot, self.row())
+    }
+
+    /// What signs and numbers its commits.
+    pub fn signer<'k>(&self, key: &'k SigningKey) -> Signer<'k> {
+        Signer { key, clock_id: self.shared.clock_id, rev_min: self.rev_min }
+    }
+
+    /// The block of its newest commit, if whoever sends the next frame needs that.
+    pub fn head_block(&self) -> Result<Option<Bytes>, ReadError> {
+        self.row().head_untold().map(|cid| self.blocks()?.get(&cid)).transpose()
+    }
+
+    /// Hands the turn over; `done` hears what became of it.
+    pub fn hand_over(mut self, draft: Draft, handed: Handed, done: Done) -> Result<(), Unsettled> {
+        let Handed { fallback, tree, blocks } = handed;
+        let changes: Vec<_> = draft.parts.iter().filter_map(blob_change).collect();
+        let generation = self.working.generation;
+        let number = self.slot.queued.load(Ordering::Relaxed) + 1;
+        let mut row = self.row().clone();
+        row.advance(&draft);
+        let turn = Turn { slot: Some((Arc::clone(self.slot), generation)), draft, fallback, tree: tree.clone(), done };
+        // Before it is handed over: it may come to its end at once.
+        self.slot.queued.store(number, Ordering::Release);
+        if let Err(why) = self.shared.queue.push(turn) {
+            self.slot.queued.store(number - 1, Ordering::Release);
+            return Err(why);
+        }
+        let ahead = self.ahead_mut();
+        ahead.row = row;
+        if let Some(mut tree) = tree {
+            tree.keep_layers(crate::slot::TREE_LAYERS);
+            ahead.tree = Some(tree);
+        }
+        if !blocks.is_empty() {
+            ahead.blocks.push_back((number, blocks));
+        }
+        if !changes.is_empty() {
+            ahead.blobs.push_back((number, changes));
+        }
+        Ok(())
+    }
+}
+
+fn blob_change(part: &Part) -> Option<blob::Change> {
+    match part {
+        Part::Fact(highwater_pds::Fact::Blob(_, change)) => Some(change.clone()),
+        _ => None,
+    }
+}
+
+/// The key of an account.
+pub(crate) fn key<'a>(shared: &Shared, slot: &'a Slot, row: &Account) -> Result<&'a SigningKey, ReadError> {
+    if let Some(key) = slot.key.get() {
+        return Ok(key);
+    }
+    let damaged = |what: &str| ReadError::Damaged(format!("the key of {}: {what}", row.did));
+    let secret = shared.unseal(row.key.sealed, &row.key.secret).ok_or_else(|| damaged("it cannot be decrypted"))?;
+    let secret: [u8; 32] = secret.try_into().map_err(|_| damaged("it has not 32 bytes"))?;
+    let key = SigningKey::from_secret(row.key.curve, &secret).map_err(|error| damaged(&error.to_string()))?;
+    Ok(slot.key.get_or_init(|| key))
+}
+
+/// Hands over a draft that belongs to no account's row.
+pub(crate) fn hand_over_alone(shared: &Shared, draft: Draft, done: Done) -> Result<(), Unsettled> {
+    shared.queue.push(Turn { slot: None, draft, fallback: None, tree: None, done })
+}
+
+/// The number of an account that does not exist yet, and its names, until the turn that makes it came to its end.
+pub(crate) fn reserve(shared: &Shared, names: &highwater_pds::names::Names) -> AccountId {
+    let next = shared.state().next_account();
+    let mut naming = lock(&shared.naming);
+    let id = next.0.max(naming.next);
+    naming.next = id + 1;
+    naming.taken.insert(names.did.to_string());
+    naming.taken.insert(names.handle.to_string());
+    AccountId(id)
+}

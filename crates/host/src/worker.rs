@@ -1,0 +1,387 @@
+//! The one writer of the log: what was handed over becomes durable in batches, then visible in order.
+
+use crate::checkpoint::{Helper, Job};
+use crate::error::Unsettled;
+use crate::queue::{Mail, Told, Turn};
+use crate::ring::Sent;
+use crate::shared::{EVENTS, Shared, row_object};
+use crate::slot::{Slot, lock};
+use bytes::Bytes;
+use highwater_base::OwnerId;
+use highwater_pds::state::Effect;
+use highwater_pds::{AccountId, Draft, Entry, Record, Sequence};
+use highwater_wal::{AppendError, Frame, Location, Log, Poisoned};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The kind of a frame of the log: there is one.
+pub(crate) const RECORD: u8 = 1;
+/// How often the writer looks at what is due by the clock while nothing else happens.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The one writer. In production [`Worker::spawn`] gives it a thread; a simulator calls [`Worker::run_once`].
+pub struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Log,
+    pub(crate) sequence: Sequence,
+    /// The record that was applied last.
+    pub(crate) lsn: u64,
+    pub(crate) helper: Option<Helper>,
+    pub(crate) making_spare: bool,
+    /// The record that the newest checkpoint covers, and when it was made, in monotonic milliseconds.
+    pub(crate) checkpointed: (u64, u64),
+    pub(crate) checkpoint_waits: Vec<Told>,
+    pub(crate) checkpoint_failed: bool,
+    /// Accounts whose blocks may be worth writing together.
+    pub(crate) crowded: Vec<AccountId>,
+    /// Dropped with the writer.
+    pub(crate) _end: End,
+}
+
+/// A turn that has its place in the log.
+struct Placed {
+    turn: Turn,
+    payload: Bytes,
+    location: Location,
+    /// Its frames found no room.
+    fell_back: bool,
+}
+
+/// A batch on its way.
+#[derive(Default)]
+struct Course {
+    placed: Vec<Placed>,
+    /// Turns that only wait for the others.
+    waiting: Vec<Turn>,
+    refused: Vec<(Turn, Unsettled)>,
+}
+
+impl Worker {
+    /// Does what there is to do now, without waiting for anything but the disk. Whether there was anything.
+    pub fn run_once(&mut self) -> bool {
+        let batch = self.shared.queue.take();
+        let busy = !batch.turns.is_empty() || !batch.mail.is_empty();
+        self.read_mail(batch.mail);
+        self.commit(batch.turns);
+        self.keep_house();
+        busy
+    }
+
+    /// Runs until the server is stopped, then stops in order.
+    pub(crate) fn run(mut self) -> Result<(), String> {
+        loop {
+            self.shared.queue.wait(IDLE);
+            let batch = self.shared.queue.take();
+            let last = batch.last;
+            self.read_mail(batch.mail);
+            self.commit(batch.turns);
+            if last {
+                return self.stop();
+            }
+            self.keep_house();
+            if let Some(why) = self.shared.queue.ended() {
+                return Err(why);
+            }
+        }
+    }
+
+    /// Gives it a thread, and a second one for what takes long.
+    /// # Errors
+    /// The system's, if there are no more threads.
+    pub fn spawn(mut self) -> std::io::Result<Running> {
+        self.helper = Some(Helper::spawn(Arc::clone(&self.shared))?);
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name("pds-writer".into()).spawn(move || self.run())?;
+        Ok(Running { shared, thread })
+    }
+
+    pub(crate) fn read_mail(&mut self, mail: Vec<Mail>) {
+        for mail in mail {
+            match mail {
+                Mail::Spare(done) => self.take_spare(done),
+                Mail::Checkpointed(result) => self.end_checkpoint(result),
+                Mail::Checkpoint(done) => self.checkpoint_waits.push(done),
+            }
+        }
+    }
+
+    /// The log or the disk failed, or the state contradicts itself: nothing is shown any more.
+    pub(crate) fn fail(&self, why: &str) {
+        tracing::error!(
+            event = "pds_stopped",
+            why,
+            "nothing is written or acknowledged any more; what was acknowledged is in the log. Restart the server to recover"
+        );
+        self.shared.queue.end(why);
+        self.shared.ring.close(why);
+    }
+
+    /// Makes turns durable, then visible, in order.
+    pub(crate) fn commit(&mut self, turns: Vec<Turn>) {
+        if turns.is_empty() {
+            return;
+        }
+        if let Some(why) = self.shared.queue.ended() {
+            turns.into_iter().for_each(|turn| (turn.done)(Err(Unsettled::Stopped(why.clone()))));
+            return;
+        }
+        let mut course = Course::default();
+        let placed = self.place(turns, &mut course);
+        if let Err(poisoned) = placed.and_then(|()| self.log.sync()) {
+            self.fail(&poisoned.reason);
+            let stopped = || Err(Unsettled::Stopped(poisoned.reason.clone()));
+            course.placed.into_iter().for_each(|placed| (placed.turn.done)(stopped()));
+            course.waiting.into_iter().for_each(|turn| (turn.done)(stopped()));
+            course.refused.into_iter().for_each(|(turn, why)| (turn.done)(Err(why)));
+            return;
+        }
+        self.show(course);
+    }
+
+    /// Appends turns in their order.
+    fn place(&mut self, turns: Vec<Turn>, course: &mut Course) -> Result<(), Poisoned> {
+        let (mut numbered, mut frames) = (Vec::with_capacity(turns.len()), Vec::with_capacity(turns.len()));
+        for turn in turns {
+            if is_overtaken(&turn) {
+                course.refused.push((turn, Unsettled::Overtaken));
+            } else if turn.draft.parts.is_empty() {
+                course.waiting.push(turn);
+            } else {
+                match turn.draft.number(&mut self.sequence) {
+                    Ok(payload) => {
+                        frames.push(self.frame(payload.clone(), frames.len()));
+                        numbered.push((turn, payload));
+                    }
+                    // Numbers end only where the stream does: nothing behind it has one either.
+                    Err(exhausted) => {
+                        tracing::error!(event = "numbers_exhausted", %exhausted, "no frame can be numbered any more");
+                        numbered.push((turn, Bytes::new()));
+                    }
+                }
+            }
+        }
+        if numbered.iter().all(|(_, payload)| !payload.is_empty()) {
+            match self.log.append(&frames) {
+                Ok(locations) => {
+                    self.lsn += frames.len() as u64;
+                    let placed = numbered.into_iter().zip(locations).map(|((turn, payload), location)| Placed {
+                        turn,
+                        payload,
+                        location,
+                        fell_back: false,
+                    });
+                    course.placed.extend(placed);
+                    return Ok(());
+                }
+                Err(AppendError::Poisoned(poisoned)) => {
+                    course.refused.extend(numbered.into_iter().map(|(turn, _)| {
+                        let why = Unsettled::Stopped(poisoned.reason.clone());
+                        (turn, why)
+                    }));
+                    return Err(poisoned);
+                }
+                // One that does not fit must not take the others with it.
+                Err(AppendError::Full { .. } | AppendError::TooLarge { .. }) => {}
+            }
+        }
+        for (turn, payload) in numbered {
+            self.place_alone(turn, payload, course)?;
+        }
+        Ok(())
+    }
+
+    fn frame(&self, payload: Bytes, ahead: usize) -> Frame {
+        Frame { owner: OwnerId::PDS, kind: RECORD, position: self.lsn + 1 + ahead as u64, payload }
+    }
+
+    fn place_alone(&mut self, turn: Turn, payload: Bytes, course: &mut Course) -> Result<(), Poisoned> {
+        if is_overtaken(&turn) {
+            course.refused.push((turn, Unsettled::Overtaken));
+            return Ok(());
+        }
+        let fallback = turn.fallback.as_ref().and_then(|fallback| fallback.number(&mut self.sequence).ok());
+        let tries = [(Some(payload).filter(|payload| !payload.is_empty()), false), (fallback, true)];
+        for (payload, fell_back) in tries {
+            let Some(payload) = payload else { continue };
+            match self.log.append(&[self.frame(payload.clone(), 0)]) {
+                Ok(locations) => {
+                    self.lsn += 1;
+                    if fell_back {
+                        refuse_later(&turn);
+                    }
+                    if let Some(location) = locations.first().copied() {
+                        course.placed.push(Placed { turn, payload, location, fell_back });
+                    }
+                    return Ok(());
+                }
+                Err(AppendError::Poisoned(poisoned)) => {
+                    course.refused.push((turn, Unsettled::Stopped(poisoned.reason.clone())));
+                    return Err(poisoned);
+                }
+                Err(AppendError::Full { .. } | AppendError::TooLarge { .. }) => {}
+            }
+        }
+        refuse_later(&turn);
+        course.refused.push((turn, Unsettled::Full));
+        Ok(())
+    }
+
+    /// Shows what is durable, then answers.
+    fn show(&mut self, course: Course) {
+        let first = self.lsn + 1 - course.placed.len() as u64;
+        let mut raised: Vec<Arc<Slot>> = course.refused.iter().filter_map(|(turn, _)| slot_of(turn)).collect();
+        let mut placed = (first..).zip(course.placed);
+        while let Some((lsn, Placed { turn, payload, location, fell_back })) = placed.next() {
+            if let Err(why) = self.apply(&turn, &payload, location, fell_back) {
+                let why = format!("record {lsn} of the log: {why}");
+                self.fail(&why);
+                (turn.done)(Err(Unsettled::Stopped(why.clone())));
+                placed.for_each(|(_, placed)| (placed.turn.done)(Err(Unsettled::Stopped(why.clone()))));
+                return;
+            }
+            if fell_back {
+                raised.extend(slot_of(&turn));
+            }
+            settled(&turn);
+            (turn.done)(Ok(()));
+        }
+        for turn in course.waiting {
+            settled(&turn);
+            (turn.done)(Ok(()));
+        }
+        // From here on turns are built on what is durable.
+        for slot in raised {
+            slot.generation.store(slot.refused_below.load(Ordering::Relaxed), Ordering::Release);
+        }
+        let refused = course.refused.len() as u64;
+        for (turn, why) in course.refused {
+            settled(&turn);
+            (turn.done)(Err(why));
+        }
+        let mut figures = lock(&self.shared.figures);
+        figures.turns_refused += refused;
+        (figures.lsn, figures.log) = (self.lsn, self.log.metrics());
+    }
+
+    /// Applies a record: rows, the store, the tree and the index of its account, then the ring.
+    fn apply(&mut self, turn: &Turn, payload: &Bytes, location: Location, fell_back: bool) -> Result<(), String> {
+        let record = Record::decode(payload.clone()).map_err(|error| error.to_string())?;
+        let mut removed = Vec::new();
+        let mut sections = Vec::new();
+        {
+            let mut state = self.shared.state_mut();
+            let effects = state.apply(&record).map_err(|error| error.to_string())?;
+            let mut store = lock(&self.shared.store);
+            for effect in effects {
+                match effect {
+                    Effect::EventKept { offset, place } => store.append(EVENTS, offset, location, place),
+                    Effect::BlocksKept { account, offset, place } => {
+                        store.append(row_object(account), offset, location, place.clone());
+                        sections.push((account, offset, payload.slice(place.start as usize..place.end as usize)));
+                        if is_crowded(&state.accounts[&account].blocks) {
+                            self.crowded.push(account);
+                        }
+                    }
+                    Effect::BlocksReleased { account, front } => store.release_front(row_object(account), front),
+                    Effect::BlobRemoved(account, cid) => removed.push((account, cid)),
+                }
+            }
+            if let (Some((slot, _)), Some(tree), false) = (&turn.slot, &turn.tree, fell_back) {
+                let mut tree = tree.clone();
+                tree.keep_layers(crate::slot::TREE_LAYERS);
+                *lock(&slot.tree) = Some(tree);
+            }
+        }
+        for (account, offset, sections) in sections {
+            self.shared.slots.note_blocks(account, offset, &sections);
+        }
+        let sent = record.entries.into_iter().filter_map(|entry| match entry {
+            Entry::Event(event) => {
+                Some(Sent { seq: event.seq, account: event.account, kind: event.kind, frame: event.frame })
+            }
+            _ => None,
+        });
+        self.shared.ring.push(sent.collect());
+        for (account, cid) in removed {
+            self.give(Job::RemoveBlob(account, cid));
+        }
+        Ok(())
+    }
+
+    /// Has drafts stand in the log and be seen, at a start, when nobody else hands over anything.
+    pub(crate) fn settle(&mut self, drafts: Vec<Draft>) -> Result<(), Unsettled> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let turns = drafts.into_iter().map(|draft| {
+            let sender = sender.clone();
+            let done = Box::new(move |result| drop(sender.send(result)));
+            Turn { slot: None, draft, fallback: None, tree: None, done }
+        });
+        self.commit(turns.collect());
+        drop(sender);
+        receiver.into_iter().collect()
+    }
+}
+
+fn slot_of(turn: &Turn) -> Option<Arc<Slot>> {
+    turn.slot.as_ref().map(|(slot, _)| Arc::clone(slot))
+}
+
+/// Whether a turn was built on one that was refused.
+fn is_overtaken(turn: &Turn) -> bool {
+    turn.slot.as_ref().is_some_and(|(slot, generation)| *generation < slot.refused_below.load(Ordering::Relaxed))
+}
+
+/// What was built on this turn is to be refused.
+fn refuse_later(turn: &Turn) {
+    if let Some((slot, generation)) = &turn.slot {
+        slot.refused_below.fetch_max(generation + 1, Ordering::Relaxed);
+    }
+}
+
+fn settled(turn: &Turn) {
+    if let Some((slot, _)) = &turn.slot {
+        slot.settled.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Bytes of an account's blocks beyond twice what they were when they were last written together, before that is done again.
+const CROWDED_BYTES: u64 = 1 << 20;
+
+pub(crate) fn is_crowded(blocks: &highwater_pds::account::Extent) -> bool {
+    blocks.end - blocks.front > 2 * blocks.compacted_bytes + CROWDED_BYTES
+}
+
+/// Whatever ends the writer, a panic included: nobody may wait in vain.
+pub(crate) struct End(pub Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let why = "the server's writer ended";
+        self.0.queue.end(why);
+        self.0.ring.close(why);
+    }
+}
+
+/// A server whose writer has its thread.
+pub struct Running {
+    shared: Arc<Shared>,
+    thread: JoinHandle<Result<(), String>>,
+}
+
+impl Running {
+    /// Stops in order: what was handed over is done, a checkpoint is made, the log is closed.
+    /// # Errors
+    /// Why it did not stop in order; what was acknowledged is safe.
+    pub fn stop(self) -> Result<(), String> {
+        self.shared.queue.stop();
+        self.thread.join().unwrap_or_else(|_| Err("the server's writer panicked".into()))
+    }
+
+    /// Whether the writer ended, by itself or because it was told.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+}

@@ -149,7 +149,8 @@ pub fn stage(tree: &Tree, writes: &[Write], blocks: &dyn Blocks) -> Result<Stage
         return Err(WriteError::Crowded);
     }
     let (data, nodes) = tree.seal();
-    let mut proof = BTreeMap::new();
+    // New nodes are part of what undoing needs, and have their blocks already.
+    let mut proof: BTreeMap<Cid, Bytes> = nodes.iter().cloned().collect();
     for operation in &operations {
         tree.cover(&operation.path, blocks, &mut proof)?;
     }

@@ -11,7 +11,7 @@ const PURE: [(&str, &[&str]); 7] = [
     ("highwater-stream", &["bytes", "thiserror", "zerocopy", "blake3", "crc32c"]),
     ("highwater-control", &["bytes", "thiserror", "zerocopy", "blake3", "crc32c"]),
     ("highwater-consensus", &["bytes", "thiserror", "zerocopy", "blake3", "crc32c", "raft", "slog"]),
-    ("highwater-repo", &["bytes", "thiserror", "base64", "bs58", "k256", "p256", "serde", "sha2"]),
+    ("highwater-repo", &["bytes", "thiserror", "base64", "bs58", "k256", "p256", "primeorder", "serde", "sha2"]),
     ("highwater-consumer", &["highwater-repo", "bytes", "thiserror"]),
     // What an account holds are repositories; it knows no other way to make one.
     ("highwater-pds", &["highwater-repo", "bytes", "thiserror"]),
@@ -43,7 +43,7 @@ const LAYERS: [&str; 21] = [
 ];
 
 /// What consensus and storage rest on, pinned to one version.
-const PINNED: [&str; 8] = ["raft", "slog", "crc32c", "blake3", "zstd", "rustix", "k256", "p256"];
+const PINNED: [&str; 9] = ["raft", "slog", "crc32c", "blake3", "zstd", "rustix", "k256", "p256", "primeorder"];
 
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))

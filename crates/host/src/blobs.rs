@@ -4,12 +4,14 @@
 //! uploads what somebody else deletes: a name that an upload has taken is removed by nobody, and when the upload has ended the rows
 //! decide. So a row never names a file that is not there, and what a crash leaves over is removed at the next start.
 
+mod keep;
 mod reader;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod upload;
 
+pub use keep::{KeepError, Kept};
 pub use reader::BlobReader;
 pub use sweep::Swept;
 pub use upload::{Stored, Upload};

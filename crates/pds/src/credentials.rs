@@ -60,7 +60,7 @@ pub struct AppPassword {
 pub enum Change {
     /// Another password, by its hash. It ends all sessions.
     Password(String),
-    /// A program got a password.
+    /// A program got a password. Nothing happens if one has its name, or there are as many as there may be.
     AppPasswordCreated(String, AppPassword),
     /// A program's password is good no more. It ends the sessions that were opened with it.
     AppPasswordRevoked(String),
@@ -95,7 +95,9 @@ impl Credentials {
                 self.sessions.clear();
             }
             Change::AppPasswordCreated(name, password) => {
-                self.app_passwords.insert(name.clone(), password.clone());
+                if self.app_passwords.len() < APP_PASSWORDS_MAX {
+                    self.app_passwords.entry(name.clone()).or_insert_with(|| password.clone());
+                }
             }
             Change::AppPasswordRevoked(name) => {
                 self.app_passwords.remove(name);

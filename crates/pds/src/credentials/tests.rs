@@ -129,6 +129,20 @@ fn another_password_ends_every_session_and_a_revoked_app_password_its_own() {
 }
 
 #[test]
+fn an_app_password_keeps_its_name_and_there_are_only_so_many() {
+    let mut credentials = Credentials::default();
+    let password = |digest| AppPassword { salt: [1; 16], digest: [digest; 32], privileged: false, created: at(0) };
+    for digest in [1, 2] {
+        credentials.apply(&Change::AppPasswordCreated("bot".into(), password(digest)));
+    }
+    assert_eq!(credentials.app_passwords["bot"].digest, [1; 32], "the first one stays");
+    for number in 0..100 {
+        credentials.apply(&Change::AppPasswordCreated(format!("bot {number}"), password(3)));
+    }
+    assert_eq!(credentials.app_passwords.len(), APP_PASSWORDS_MAX);
+}
+
+#[test]
 fn a_session_number_is_read_as_it_is_written_and_no_other_way() {
     let id = SessionId([0xab; 16]);
     assert_eq!(SessionId::parse(&id.to_string()), Some(id));

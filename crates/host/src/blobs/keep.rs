@@ -1,0 +1,95 @@
+//! A blob's file and its row, together.
+
+use super::{BlobError, BlobReader, Stored, Upload};
+use crate::error::Refused;
+use crate::host::Host;
+use highwater_pds::blob::{Change, TEMPORARY_MAX, media_type};
+use highwater_pds::{AccountId, Fact, Micros};
+use highwater_repo::Cid;
+use thiserror::Error;
+
+/// Why an upload was not kept.
+#[derive(Debug, Error)]
+pub enum KeepError {
+    /// Its file.
+    #[error(transparent)]
+    File(#[from] BlobError),
+    /// Its row.
+    #[error(transparent)]
+    Row(#[from] Refused),
+    /// Too many were uploaded and never referred to.
+    #[error(
+        "the account has {TEMPORARY_MAX} blobs that no record refers to: write the records, or wait until the blobs expire"
+    )]
+    Temporary,
+}
+
+/// A blob that was kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Its name.
+    pub cid: Cid,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its media type.
+    pub media_type: String,
+}
+
+impl Host {
+    /// Begins an upload of at most `bytes_max` bytes.
+    /// # Errors
+    /// [`KeepError`].
+    pub fn begin_blob(&self, account: AccountId, bytes_max: u64) -> Result<Upload, KeepError> {
+        let temporary = self.state(|state| state.blobs.get(&account).map_or(0, highwater_pds::blob::Blobs::temporary));
+        if temporary >= TEMPORARY_MAX {
+            return Err(KeepError::Temporary);
+        }
+        Ok(self.blob_files().begin(account, bytes_max)?)
+    }
+
+    /// Ends an upload of which its sender `said` a media type: file and row are durable when this returns. Waits on this thread.
+    /// # Errors
+    /// [`KeepError`]; nothing is kept then.
+    pub fn keep_blob(&self, upload: Upload, said: Option<&str>) -> Result<Kept, KeepError> {
+        let stored = self.blob_files().store(upload)?;
+        let Stored { account, cid, bytes, .. } = stored;
+        let uploaded = Change::Uploaded { cid, bytes, media_type: media_type(&stored.head, said), at: self.now() };
+        let row = self.fact(account, Fact::Blob(account, uploaded)).wait();
+        // What records refer to already keeps the type that they name.
+        let kept = self.state(|state| state.blobs.get(&account)?.0.get(&cid).map(|blob| blob.media_type.clone()));
+        self.blob_files().landed(&stored, || self.shared.holds_blob(account, &cid))?;
+        row?;
+        let media_type = kept.unwrap_or_else(|| media_type(&stored.head, said));
+        Ok(Kept { cid, bytes, media_type })
+    }
+
+    /// A blob that everybody may see, for reading, and its media type. `None` if there is none.
+    /// # Errors
+    /// [`BlobError`].
+    pub fn open_blob(&self, account: AccountId, cid: &Cid) -> Result<Option<(BlobReader, u64, String)>, BlobError> {
+        let blob = self.state(|state| state.blobs.get(&account)?.public(cid).cloned());
+        let Some(blob) = blob else { return Ok(None) };
+        let reader = self.blob_files().open(account, *cid, blob.bytes)?;
+        Ok(Some((reader, blob.bytes, blob.media_type)))
+    }
+
+    /// Lets temporary blobs go whose upload is so many seconds ago, of all accounts. Returns how many; waits on this thread.
+    ///
+    /// What a record refers to meanwhile stays: the log decides which came first.
+    /// # Errors
+    /// The first refusal; the others were tried all the same.
+    pub fn expire_blobs(&self, now: Micros, lifetime_seconds: u64) -> Result<u64, Refused> {
+        let expired: Vec<(AccountId, Vec<Cid>)> = self.state(|state| {
+            let lists = state.blobs.iter().map(|(account, blobs)| (*account, blobs.expired(now, lifetime_seconds)));
+            lists.filter(|(_, expired)| !expired.is_empty()).collect()
+        });
+        let (mut count, mut result) = (0, Ok(()));
+        for (account, blobs) in expired {
+            let facts = blobs.iter().map(|cid| Fact::Blob(account, Change::Removed(*cid)));
+            let done = self.facts(account, facts.collect()).wait();
+            count += if done.is_ok() { blobs.len() as u64 } else { 0 };
+            result = result.and(done);
+        }
+        result.map(|()| count)
+    }
+}

@@ -233,6 +233,62 @@ pub fn client_answer(data: &[u8]) {
     }
 }
 
+/// A record of a server of accounts, applied to one with an account; a stored row, a list of blobs, and the rest of what is stored.
+pub fn pds_records(data: &[u8]) {
+    let data = Bytes::copy_from_slice(data);
+    if let Ok(record) = highwater_pds::Record::decode(data.clone()) {
+        let mut state = highwater_pds::State::default();
+        let row = Bytes::from_static(include_bytes!("../../crates/pds/golden/row-1.bin"));
+        state.load_row(row).expect("a golden file is a row");
+        if state.apply(&record).is_ok() {
+            pds_state(state);
+        }
+    }
+    if let Ok(state) = highwater_pds::State::decode_rest(data.clone()) {
+        assert_eq!(state.encode_rest(), data, "what is stored has one spelling");
+    }
+    let mut state = highwater_pds::State::default();
+    if state.load_row(data.clone()).is_ok() {
+        pds_state(state);
+    }
+    std::hint::black_box(highwater_pds::State::default().load_blobs(highwater_pds::AccountId(1), data)).ok();
+}
+
+/// What was read is stored and read again as it is, and answers every cursor.
+fn pds_state(mut state: highwater_pds::State) {
+    for cursor in [0, 1, 1 << 40, u64::MAX] {
+        std::hint::black_box(highwater_pds::cursor::start(Some(cursor), &state.events, &state.sequence));
+    }
+    let rows: Vec<Bytes> = state.accounts.values().map(pds_row).collect();
+    let mut again = highwater_pds::State::decode_rest(state.encode_rest()).expect("what is stored reads back");
+    for row in &rows {
+        again.load_row(row.clone()).expect("a row reads back");
+    }
+    assert!(again.accounts.values().map(pds_row).eq(rows));
+    drop(state.take_changed());
+}
+
+fn pds_row(account: &highwater_pds::Account) -> Bytes {
+    let mut out = highwater_base::codec::Writer::new();
+    account.encode(&mut out);
+    out.into_vec().into()
+}
+
+/// What an operator leaves for a restore, what a subscriber says it saw, and the names that a request's host and a setting give.
+pub fn pds_texts(data: &[u8]) {
+    if let Ok(marker) = highwater_pds::restore::Marker::parse(data) {
+        let again = highwater_pds::restore::Marker::parse(marker.to_string().as_bytes());
+        assert_eq!(again, Ok(marker), "a marker reads back");
+    }
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    std::hint::black_box(highwater_pds::cursor::parse(text)).ok();
+    for zone in ["pds.example", "localhost:2583", text] {
+        let Ok(zone) = zone.parse::<highwater_pds::names::Zone>() else { continue };
+        assert_eq!(zone.to_string().parse(), Ok(zone.clone()), "a zone reads back");
+        drop((zone.did_at(text), zone.handle_at(text), zone.handle(text)));
+    }
+}
+
 #[cfg(test)]
 mod tests;
 

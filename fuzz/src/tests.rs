@@ -32,6 +32,8 @@ const TARGETS: &[Target] = &[
     ("repo_json", crate::repo_json, &["crates/repo/tests/data/atproto-interop/data-model"]),
     ("repo_commit", crate::repo_commit, &["crates/repo/golden"]),
     ("repo_node", crate::repo_node, &[]),
+    ("pds_records", crate::pds_records, &["crates/pds/golden"]),
+    ("pds_texts", crate::pds_texts, &[]),
     ("http_request", crate::http_request, &[]),
     ("http_json", crate::http_json, &[]),
     ("client_answer", crate::client_answer, &[]),

@@ -1,5 +1,7 @@
 //! DIDs and handles of a zone, each given once.
 
+#[cfg(test)]
+mod tests;
 mod words;
 
 use crate::state::State;

@@ -104,6 +104,13 @@ impl Call {
     }
 }
 
+/// Does what may wait for the disk, on a thread for that.
+/// # Errors
+/// `InternalServerError` if it panicked.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| crate::answer::internal(&error))
+}
+
 /// Where a request comes from.
 fn peer(head: &Parts) -> IpAddr {
     let told = head.extensions.get::<Peer>().map(|peer| peer.0);

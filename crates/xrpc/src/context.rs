@@ -1,11 +1,13 @@
 //! What all methods share.
 
 use crate::auth::Gatekeeper;
+use crate::firehose::Places;
 use crate::limits::Limits;
 use crate::options::Options;
 use highwater_base::{Clock, Random};
+use highwater_host::Host;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 /// Where time and entropy come from, and who judges requests.
 pub struct Seams {
@@ -19,6 +21,8 @@ pub struct Seams {
 
 /// What all methods share.
 pub struct Context {
+    /// The accounts.
+    pub host: Host,
     /// Limits and timeouts.
     pub options: Options,
     /// How often was asked.
@@ -27,27 +31,52 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     /// Who judges requests.
     pub gatekeeper: Arc<dyn Gatekeeper>,
+    /// Places of the stream's subscribers.
+    pub(crate) places: Places,
     /// Room for bodies that are being read, in KiB.
     pub(crate) bodies: Arc<Semaphore>,
     random: Mutex<Box<dyn Random>>,
+    closing: watch::Sender<bool>,
 }
 
 impl Context {
     /// What all methods share, over a host.
     #[must_use]
-    pub fn new(options: Options, seams: Seams) -> Self {
+    pub fn new(host: Host, options: Options, seams: Seams) -> Self {
         Self {
+            host,
+            places: Places::new(&options.stream),
             limits: Limits::new(options.rates.clone()),
             bodies: Arc::new(Semaphore::new(options.bodies_bytes_max >> 10)),
             options,
             clock: seams.clock,
             gatekeeper: seams.gatekeeper,
             random: Mutex::new(seams.random),
+            closing: watch::Sender::new(false),
         }
     }
 
     /// Random bits, good for secrets.
     pub fn draw(&self) -> u64 {
         self.random.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
+    }
+
+    /// Says goodbye to the stream's subscribers, and waits until they have gone: they bound that themselves.
+    pub async fn close(&self) {
+        self.closing.send_replace(true);
+        self.places.wait_empty().await;
+    }
+
+    /// Waits for the moment in which [`Self::close`] is called.
+    pub(crate) async fn closing(&self) {
+        // The sender lives as long as `self`, so the wait ends with the moment and with nothing else.
+        let mut closing = self.closing.subscribe();
+        let _changed = closing.wait_for(|closing| *closing).await;
+    }
+
+    /// How many subscribers the stream has.
+    #[must_use]
+    pub fn subscribers(&self) -> usize {
+        self.places.taken()
     }
 }

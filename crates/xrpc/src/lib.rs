@@ -12,7 +12,10 @@
 //! - [`auth`]: whose request it is, and what it may do
 //! - [`jose`]: signed tokens, of sessions and for other services; [`passwords`]: what is kept of them
 //! - [`limits`]: how often an address or an account may ask
-//! - `cors`: what browsers are told
+//! - `repo`, `sync`: records, as their owner writes them and anybody reads them; repositories, as relays read them
+//! - `firehose`: the stream's sockets
+//! - `names`, `pages`: DID documents and handles by the host that is asked; the pages beside the methods
+//! - `answer`, `cors`: what answers have in common; what browsers are told
 //!
 //! # Invariants
 //! Every method and every error has a row in a table, from which the reference page is made. No body, wait or queue is without
@@ -21,19 +24,24 @@
 //! # Must not depend on
 //! `http`, which mounts these routes; `disk`, `wal`, `store`: the host is the only way to what is stored.
 
+mod answer;
 pub mod auth;
 pub mod call;
 pub mod context;
 mod cors;
 pub mod error;
+mod firehose;
 pub mod jose;
 pub mod limits;
 pub mod methods;
+mod names;
 pub mod options;
 mod pages;
 pub mod passwords;
 pub mod query;
+mod repo;
 pub mod router;
+mod sync;
 
 pub use auth::{Access, Gatekeeper, Scope};
 pub use call::{Call, Peer};

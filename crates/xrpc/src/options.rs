@@ -1,10 +1,10 @@
 //! Limits and timeouts of the surface, each with its reason.
 
+use highwater_pds::names::Zone;
+
 /// Limits and timeouts.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The zone under which accounts have their names, a host name in lower case; with a port only on this machine.
-    pub zone: String,
     /// The address at which others reach this server, without a slash at its end: what DID documents name.
     pub public_url: String,
     /// Where the operator can be written to; absent if nowhere.
@@ -18,8 +18,6 @@ pub struct Options {
     pub body_idle_ms_max: u64,
     /// Milliseconds for the whole of a body of JSON: the largest at about 200 kB a second.
     pub body_ms_max: u64,
-    /// Exports of repositories at once, over all readers; more are asked to come back.
-    pub exports_max: usize,
     /// What the stream's sockets may cost.
     pub stream: StreamOptions,
     /// How often may be asked.
@@ -86,18 +84,16 @@ impl Default for StreamOptions {
 }
 
 impl Options {
-    /// The defaults, for a zone that is reached at `https://<zone>`.
+    /// The defaults, for a zone that is reached at its own host.
     #[must_use]
-    pub fn new(zone: &str) -> Self {
+    pub fn new(zone: &Zone) -> Self {
         Self {
-            zone: zone.to_ascii_lowercase(),
-            public_url: format!("https://{}", zone.to_ascii_lowercase()),
+            public_url: zone.endpoint(),
             contact: None,
             json_bytes_max: 13 << 20,
             bodies_bytes_max: 65 << 20,
             body_idle_ms_max: 15_000,
             body_ms_max: 70_000,
-            exports_max: 32,
             stream: StreamOptions::default(),
             rates: Rates::default(),
         }

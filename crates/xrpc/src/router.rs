@@ -4,7 +4,7 @@ use crate::call::Call;
 use crate::context::Context;
 use crate::error::{Error, Name, Result};
 use crate::methods::{self, Verb};
-use crate::{cors, pages};
+use crate::{cors, names, pages};
 use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, header};
@@ -17,7 +17,10 @@ use std::sync::Arc;
 pub fn router(context: Arc<Context>) -> Router {
     Router::new()
         .route("/xrpc/{method}", any(xrpc))
+        .route("/.well-known/did.json", get(names::did_document))
+        .route("/.well-known/atproto-did", get(names::handle_did))
         .route("/robots.txt", get(pages::robots))
+        .route("/", get(names::root))
         .layer(middleware::from_fn(around))
         .with_state(context)
 }

@@ -1,0 +1,125 @@
+//! What answers have in common, and how the host's refusals become errors.
+
+use crate::error::{Error, Name, Result};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use highwater_host::{ReadError, Unserved, Unsettled, WriteRefused};
+use highwater_pds::blob::ReferenceError;
+use highwater_pds::{Position, Refused, Status};
+use highwater_repo::write::WriteError;
+use serde::Serialize;
+
+/// Seconds after which whoever was refused for a full disk or a busy server may come again.
+const RETRY_S: u64 = 10;
+
+/// The media type of archives.
+pub const CAR: HeaderValue = HeaderValue::from_static("application/vnd.ipld.car");
+
+/// An answer of JSON.
+/// # Errors
+/// `InternalServerError` if it cannot be written, which no value of ours is.
+pub fn json<T: Serialize>(value: &T) -> Result {
+    let body = serde_json::to_vec(value).map_err(|error| Error::new(Name::InternalServerError, error.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// An answer that is an archive.
+pub fn archive(bytes: impl Into<axum::body::Body>) -> Response {
+    ([(header::CONTENT_TYPE, CAR)], bytes.into()).into_response()
+}
+
+/// Why nothing of an account with this position is served; nothing if it is.
+/// # Errors
+/// `RepoNotFound`, `RepoTakendown`, `RepoSuspended`, `RepoDeactivated`.
+pub fn served(position: Option<Position>) -> Result<()> {
+    match position {
+        None => Err(Unserved::NotFound.into()),
+        Some(Position::Active) => Ok(()),
+        Some(Position::Inactive(status)) => Err(Unserved::Inactive(status).into()),
+    }
+}
+
+/// The refusal of a server that has too much to do, or whose disk is full.
+pub fn busy(message: String) -> Error {
+    Error::new(Name::NotEnoughResources, message).with(header::RETRY_AFTER, HeaderValue::from(RETRY_S))
+}
+
+/// What is told of a failure inside; the log has the rest.
+pub fn internal(error: &dyn std::fmt::Display) -> Error {
+    tracing::error!(event = "request_failed", %error, "a request failed inside the server");
+    Error::new(Name::InternalServerError, "the server failed; its log says why")
+}
+
+impl From<Unserved> for Error {
+    fn from(unserved: Unserved) -> Self {
+        match unserved {
+            Unserved::NotFound | Unserved::Inactive(Status::Deleted) => {
+                Self::new(Name::RepoNotFound, "there is no such repository here")
+            }
+            Unserved::Inactive(Status::TakenDown) => Self::new(Name::RepoTakendown, "the account is taken down"),
+            Unserved::Inactive(Status::Suspended) => Self::new(Name::RepoSuspended, "the account is suspended"),
+            Unserved::Inactive(Status::Deactivated) => Self::new(Name::RepoDeactivated, "the account is deactivated"),
+        }
+    }
+}
+
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Account(unserved) => unserved.into(),
+            ReadError::NoBlock(cid) => {
+                Self::new(Name::BlockNotFound, format!("block {cid} is not part of the repository"))
+            }
+            ReadError::Busy => busy(error.to_string()),
+            error => internal(&error),
+        }
+    }
+}
+
+impl From<Unsettled> for Error {
+    fn from(unsettled: Unsettled) -> Self {
+        match unsettled {
+            Unsettled::Full | Unsettled::Overtaken | Unsettled::Busy => busy(unsettled.to_string()),
+            Unsettled::Stopped(_) => Self::new(Name::InternalServerError, unsettled.to_string()),
+        }
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::NotActivated | Refused::Erased => Unserved::NotFound.into(),
+            Refused::Inactive(status) => Unserved::Inactive(status).into(),
+            Refused::Decommissioned => Self::new(Name::RepoDeactivated, refused.to_string()),
+            Refused::Stale(_) => busy(refused.to_string()),
+            Refused::HeadBlock(_) => internal(&refused),
+            Refused::FrameTooLarge(_) => Self::new(Name::PayloadTooLarge, refused.to_string()),
+        }
+    }
+}
+
+impl From<WriteRefused> for Error {
+    fn from(refused: WriteRefused) -> Self {
+        match refused {
+            WriteRefused::Account(unserved) => unserved.into(),
+            WriteRefused::SwapCommit { .. } | WriteRefused::SwapRecord { .. } => {
+                Self::new(Name::InvalidSwap, refused.to_string())
+            }
+            WriteRefused::Write(WriteError::RecordTooLarge { .. }) => {
+                Self::new(Name::RecordTooLarge, refused.to_string())
+            }
+            WriteRefused::Write(WriteError::CommitTooLarge { .. }) => {
+                Self::new(Name::PayloadTooLarge, refused.to_string())
+            }
+            WriteRefused::Write(WriteError::Tree(error)) => internal(&error),
+            WriteRefused::Turn(refused) => refused.into(),
+            // The lexicons name it so in the methods that read blobs; whoever writes gets it for a blob that is not there.
+            WriteRefused::Blob(ReferenceError::Absent { .. }) => Self::new(Name::BlobNotFound, refused.to_string()),
+            WriteRefused::Write(_) | WriteRefused::Invalid(_) | WriteRefused::Blob(_) => {
+                Self::invalid(refused.to_string())
+            }
+            WriteRefused::Read(error) => error.into(),
+            WriteRefused::Unsettled(unsettled) => unsettled.into(),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A subscriber's socket, from the first frame to its end.
+
+use super::message::{Asked, Incoming};
+use super::outgoing::Outgoing;
+use crate::options::StreamOptions;
+use bytes::Bytes;
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout_at};
+
+/// Bytes that are read from a subscriber at once. It has nothing to say but pongs.
+const READ_BYTES: usize = 1_024;
+
+/// Codes with which a socket closes (RFC 6455, section 7.4.1).
+pub const GOING_AWAY: u16 = 1001;
+const PROTOCOL: u16 = 1002;
+const NORMAL: u16 = 1000;
+/// The error frame before it says why.
+pub const POLICY: u16 = 1008;
+
+/// What comes next for a subscriber.
+#[derive(Debug)]
+pub enum Next {
+    /// Frames, in order.
+    Frames(Vec<Bytes>),
+    /// Nothing more: a frame that says why, a code and a reason.
+    End(Option<Bytes>, u16, &'static str),
+}
+
+/// Where a subscriber's frames come from.
+pub trait Frames: Send + 'static {
+    /// Waits for what comes next. Nothing is lost if the wait is given up.
+    fn next(&mut self) -> impl Future<Output = Next> + Send;
+}
+
+/// Why a socket ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The subscriber went, or its connection broke.
+    Gone,
+    /// It took nothing for too long.
+    Stalled,
+    /// It broke the protocol.
+    Violation(&'static str),
+    /// We closed it.
+    Closed(&'static str),
+}
+
+/// Serves a subscriber to the end. `stop` resolves when the socket has to close, with the reason.
+pub async fn serve<T, F>(
+    io: T,
+    mut frames: F,
+    options: &StreamOptions,
+    stop: impl Future<Output = &'static str>,
+) -> Ended
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    F: Frames,
+{
+    let (mut reader, mut writer) = tokio::io::split(io);
+    let (mut incoming, mut outgoing) = (Incoming::default(), Outgoing::default());
+    let mut asked = Vec::new();
+    let mut buffer = [0; READ_BYTES];
+    let ping = Duration::from_millis(options.ping_ms);
+    let mut pings = interval_at(Instant::now() + ping, ping);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let patience = Duration::from_millis(options.write_idle_ms_max);
+    // When the subscriber took something, or had nothing to take.
+    let mut progress = Instant::now();
+    let mut unflushed = false;
+    tokio::pin!(stop);
+    let (last, code, reason) = loop {
+        if outgoing.is_empty() && !unflushed {
+            progress = Instant::now();
+        }
+        tokio::select! {
+            biased;
+            reason = &mut stop => break (None, GOING_AWAY, reason),
+            read = reader.read(&mut buffer) => match read {
+                Ok(0) | Err(_) => return Ended::Gone,
+                Ok(bytes) => {
+                    if let Err(violation) = incoming.take(&buffer[..bytes], &mut asked) {
+                        let _closed = end(&mut reader, &mut writer, &mut outgoing, (None, PROTOCOL, violation.0), options).await;
+                        return Ended::Violation(violation.0);
+                    }
+                    for asked in asked.drain(..) {
+                        match asked {
+                            Asked::Ping(payload) => outgoing.pong(&payload),
+                            Asked::Close(_) => {
+                                let _closed = end(&mut reader, &mut writer, &mut outgoing, (None, NORMAL, ""), options).await;
+                                return Ended::Gone;
+                            }
+                        }
+                    }
+                }
+            },
+            wrote = write(&mut writer, &mut outgoing, &mut unflushed), if !outgoing.is_empty() || unflushed => match wrote {
+                Ok(()) => progress = Instant::now(),
+                Err(_) => return Ended::Gone,
+            },
+            next = frames.next(), if outgoing.wants_messages() => match next {
+                Next::Frames(frames) => outgoing.messages(frames),
+                Next::End(last, code, reason) => break (last, code, reason),
+            },
+            _ = pings.tick() => outgoing.ping(),
+            () = sleep_until(progress + patience), if !outgoing.is_empty() || unflushed => return Ended::Stalled,
+        }
+    };
+    let _closed = end(&mut reader, &mut writer, &mut outgoing, (last, code, reason), options).await;
+    Ended::Closed(reason)
+}
+
+/// Writes a piece, or what TLS holds back behind the last one. Nothing is lost if it is given up.
+async fn write<T: AsyncWrite + Unpin>(writer: &mut T, outgoing: &mut Outgoing, unflushed: &mut bool) -> io::Result<()> {
+    match outgoing.next() {
+        Some(next) => {
+            let bytes = writer.write(next).await?;
+            if bytes == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            outgoing.wrote(bytes);
+            *unflushed = true;
+        }
+        None => {
+            writer.flush().await?;
+            *unflushed = false;
+        }
+    }
+    Ok(())
+}
+
+/// Sends the last messages, and waits until the client has closed as well, so that they are not lost with the connection.
+async fn end<R, W>(
+    reader: &mut R,
+    writer: &mut W,
+    outgoing: &mut Outgoing,
+    (last, code, reason): (Option<Bytes>, u16, &str),
+    options: &StreamOptions,
+) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    outgoing.close(last, code, reason);
+    let until = Instant::now() + Duration::from_millis(options.close_ms_max);
+    let closing = async {
+        let mut buffer = [0; READ_BYTES];
+        let mut unflushed = true;
+        while !outgoing.is_empty() || unflushed {
+            tokio::select! {
+                wrote = write(writer, outgoing, &mut unflushed) => wrote?,
+                read = reader.read(&mut buffer) => if read? == 0 { return Ok(()) },
+            }
+        }
+        writer.shutdown().await?;
+        while reader.read(&mut buffer).await? > 0 {}
+        Ok(())
+    };
+    timeout_at(until, closing).await?
+}

@@ -1,0 +1,32 @@
+//! Every method is there, under its verb, and every error has its status.
+
+use crate::server::Server;
+use crate::wire;
+use highwater_xrpc::methods::{METHODS, Verb};
+
+#[test]
+fn a_method_is_called_with_its_own_verb_and_an_unknown_one_is_not_implemented() {
+    let server = Server::start();
+    for method in METHODS {
+        let path = format!("/xrpc/{}", method.nsid);
+        let (wrong, right) = match method.verb {
+            Verb::Query | Verb::Subscription => ("POST", "GET"),
+            Verb::Procedure => ("GET", "POST"),
+        };
+        let answer = wire::ask(server.address, wrong, &path, &[], Some(b""));
+        assert_eq!(answer.refused(), (405, "MethodNotAllowed".to_owned()), "{}", method.nsid);
+        assert!(answer.header("allow").is_some_and(|allowed| allowed.contains(right)), "{}", method.nsid);
+        let asked = wire::ask(server.address, right, &path, &[], Some(b""));
+        assert!(![404, 405, 500, 501].contains(&asked.status), "{}: {}", method.nsid, asked.status);
+    }
+    for method in ["GET", "POST"] {
+        for unknown in ["com.atproto.sync.requestCrawl", "com.atproto.sync.getHostStatus", "none"] {
+            let answer = wire::ask(server.address, method, &format!("/xrpc/{unknown}"), &[], Some(b""));
+            assert_eq!(answer.refused(), (501, "MethodNotImplemented".to_owned()), "{unknown}");
+        }
+    }
+    assert_eq!(wire::ask(server.address, "HEAD", "/xrpc/_health", &[], None).status, 200);
+    let missing = server.get("/xrpc/com.atproto.sync.subscribeRepos");
+    assert_eq!(missing.refused(), (426, "UpgradeRequired".to_owned()));
+    assert_eq!(missing.header("upgrade"), Some("websocket"));
+}

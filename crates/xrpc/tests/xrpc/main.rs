@@ -1,0 +1,12 @@
+//! The surface of the PDS, asked over real sockets, over a host with its files in a temporary directory.
+
+mod inventory;
+mod limits;
+mod names;
+mod positions;
+mod records;
+mod reference;
+mod repositories;
+mod server;
+mod stream;
+mod wire;

@@ -13,7 +13,7 @@
 //! - `blocks`, `index`, `windows`, `compaction`: where blocks are, and keeping few that nobody needs
 //! - `checkpoint`: what is done beside the writing
 //! - [`open`], [`boot`]: a start; what it tells relays; what a restore does
-//! - [`backup`]: copies of a running server
+//! - [`backup`], [`verify`]: copies of a running server, and whether a directory is whole; [`mark`]: the word that it was restored
 //! - [`blobs`]: files of blobs; [`seal`]: the key file, which encrypts secrets
 //! - [`files`], [`layout`]: the small files of the directory; [`status`]: figures
 //!
@@ -37,6 +37,7 @@ pub mod files;
 pub mod host;
 mod index;
 pub mod layout;
+pub mod mark;
 pub mod open;
 pub mod options;
 pub mod pending;
@@ -50,6 +51,7 @@ pub mod status;
 pub mod subscription;
 mod turn;
 pub mod types;
+pub mod verify;
 mod windows;
 pub mod worker;
 pub mod write;
@@ -60,9 +62,11 @@ pub use error::{CursorRefused, OpenError, ReadError, Refused, Unserved, Unsettle
 pub use export::Export;
 pub use highwater_pds::lifecycle::{Announce, Change};
 pub use host::Host;
+pub use mark::{MarkError, mark_restored};
 pub use options::{Options, Sealer, Seams};
 pub use pending::Pending;
 pub use status::Status;
 pub use subscription::{Delivery, Subscription};
 pub use types::{Action, List, Listed, NewAccount, RecordWrite, WriteBatch, WriteResult, Written};
+pub use verify::{Verified, verify};
 pub use worker::{Running, Worker};

@@ -9,13 +9,13 @@ use crate::layout::{self, Paths};
 use crate::options::{Options, Seams};
 use crate::ring::Ring;
 use crate::shared::{EVENTS, Naming, Shared, row_object, zone};
-use crate::slot::Slots;
+use crate::slot::{Slots, lock};
 use crate::worker::{End, RECORD, Worker, is_crowded};
 use highwater_base::OwnerId;
 use highwater_disk::Disk;
 use highwater_pds::state::Effect;
 use highwater_pds::{AccountId, Record, State};
-use highwater_store::{Keep, Store, Visited};
+use highwater_store::{Keep, Opening, Store, StoreReader, Visited};
 use highwater_wal::{Log, Recovered, ReplayError, ReplayedFrame, Verdict};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
@@ -39,7 +39,6 @@ impl Host {
     /// # Errors
     /// [`OpenError`].
     pub fn open(options: Options, seams: Seams) -> Result<(Self, Worker, Boot), OpenError> {
-        let zone = zone(&options)?;
         let paths = Paths::new(&options.directory);
         let Seams { disk, clock, mut random, sealer } = seams;
         layout::enter(&*disk, &paths, sealer.as_ref().map(|sealer| sealer.id()))?;
@@ -47,35 +46,12 @@ impl Host {
         let loaded = load(&disk, &paths, &options, identity)?;
         let Loaded { log, state, store, lsn, applied, replayed } = loaded;
         let reader = store.reader(log.reader());
-        let clock_id = (random.next_u64() & 0x3ff) as u16;
-        let ring = Ring::new(state.events.count);
         let sequence = state.sequence.clone();
         let crowded = state.accounts.values().filter(|account| is_crowded(&account.blocks)).map(|account| account.id);
         let crowded = crowded.collect();
         let monotonic = clock.monotonic();
-        let blob_files = Arc::new(BlobFiles::new(Arc::clone(&disk), paths.blobs()));
-        let shared = Arc::new(Shared {
-            blob_files,
-            zone,
-            paths,
-            disk,
-            clock,
-            random: Mutex::new(random),
-            sealer,
-            clock_id,
-            state: RwLock::new(state),
-            store: Mutex::new(store),
-            reader,
-            slots: Slots::default(),
-            queue: Default::default(),
-            ring,
-            naming: Mutex::new(Naming::default()),
-            naming_turn: Mutex::default(),
-            exports: Default::default(),
-            figures: Mutex::default(),
-            instant: AtomicU64::new(0),
-            options,
-        });
+        let seams = Seams { disk, clock, random, sealer };
+        let shared = share(options, seams, (state, store, reader))?;
         let mut worker = Worker {
             shared: Arc::clone(&shared),
             log,
@@ -89,9 +65,45 @@ impl Host {
             crowded,
             _end: End(Arc::clone(&shared)),
         };
+        {
+            let mut figures = lock(&shared.figures);
+            (figures.lsn, figures.log) = (worker.lsn, worker.log.metrics());
+        }
         let boot = boot::run(&mut worker, replayed)?;
         Ok((Self { shared }, worker, boot))
     }
+}
+
+/// What is shared of a directory that was read.
+pub(crate) fn share(
+    options: Options,
+    seams: Seams,
+    (state, store, reader): (State, Store, StoreReader),
+) -> Result<Arc<Shared>, OpenError> {
+    let Seams { disk, clock, mut random, sealer } = seams;
+    let paths = Paths::new(&options.directory);
+    Ok(Arc::new(Shared {
+        zone: zone(&options)?,
+        blob_files: Arc::new(BlobFiles::new(Arc::clone(&disk), paths.blobs())),
+        paths,
+        disk,
+        clock,
+        clock_id: (random.next_u64() & 0x3ff) as u16,
+        random: Mutex::new(random),
+        sealer,
+        ring: Ring::new(state.events.count),
+        state: RwLock::new(state),
+        store: Mutex::new(store),
+        reader,
+        slots: Slots::default(),
+        queue: Default::default(),
+        naming: Mutex::new(Naming::default()),
+        naming_turn: Mutex::default(),
+        exports: Default::default(),
+        figures: Mutex::default(),
+        instant: AtomicU64::new(0),
+        options,
+    }))
 }
 
 /// Reads everything, and judges whether all of it is there. Writes nothing but what tidies up after a crash.
@@ -104,13 +116,8 @@ pub(crate) fn load(disk: &Arc<dyn Disk>, paths: &Paths, options: &Options, ident
     let log_options = highwater_wal::Options { identity_new: Some(identity), ..options.log.clone() };
     let (log, recovered) = Log::open(Arc::clone(disk), &paths.log(), log_options)?;
     judge(&recovered)?;
-    let opening = Store::opening(Arc::clone(disk), &paths.store(), OwnerId::PDS, options.store.clone())?;
+    let (opening, mut state) = begin_store(disk, paths, options)?;
     let applied = opening.applied();
-    let mut state = match opening.meta() {
-        meta if meta.is_empty() && applied == 0 => State::default(),
-        meta => State::decode_rest(meta.clone())
-            .map_err(|error| OpenError::Damaged { path: paths.store(), what: error.to_string() })?,
-    };
     // A copy that was made from a running server has no log at all: what it holds ends with its checkpoint.
     let known = recovered.owners().get(&OwnerId::PDS);
     let released = known.map_or(0, |owner| owner.first_needed).saturating_sub(1);
@@ -142,6 +149,21 @@ pub(crate) fn load(disk: &Arc<dyn Disk>, paths: &Paths, options: &Options, ident
     Ok(Loaded { log, state, store, lsn, applied, replayed })
 }
 
+/// The store, before its objects are read, and what the checkpoint says beside them.
+pub(crate) fn begin_store(
+    disk: &Arc<dyn Disk>,
+    paths: &Paths,
+    options: &Options,
+) -> Result<(Opening, State), OpenError> {
+    let opening = Store::opening(Arc::clone(disk), &paths.store(), OwnerId::PDS, options.store.clone())?;
+    let state = match opening.meta() {
+        meta if meta.is_empty() && opening.applied() == 0 => State::default(),
+        meta => State::decode_rest(meta.clone())
+            .map_err(|error| OpenError::Damaged { path: paths.store(), what: error.to_string() })?,
+    };
+    Ok((opening, state))
+}
+
 /// Whether the log has everything that it ever said it has.
 fn judge(recovered: &Recovered) -> Result<(), OpenError> {
     let verdict = recovered.verdict(OwnerId::PDS);
@@ -154,7 +176,7 @@ fn judge(recovered: &Recovered) -> Result<(), OpenError> {
     }
 }
 
-fn load_object(state: &mut State, visited: Visited) -> Result<Keep, String> {
+pub(crate) fn load_object(state: &mut State, visited: Visited) -> Result<Keep, String> {
     let Visited { key, state: bytes, .. } = visited;
     // A slice of a block of the index: what is kept of it would keep all of it.
     let bytes = bytes::Bytes::copy_from_slice(&bytes);

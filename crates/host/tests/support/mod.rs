@@ -10,7 +10,7 @@ use highwater_host::{
     WriteBatch, WriteRefused, Written,
 };
 use highwater_pds::AccountId;
-use highwater_repo::data::{Map, Value, encode};
+use highwater_repo::data::{Decoder, Map, Value, encode};
 use highwater_repo::key::Curve;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -175,4 +175,65 @@ pub fn drain(subscription: &mut Subscription) -> Vec<Bytes> {
 
 pub fn exists(disk: &SimDisk, path: &std::path::Path) -> bool {
     disk.exists(path).expect("looked")
+}
+
+/// A message, taken apart.
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub kind: String,
+    pub body: Map,
+}
+
+impl Message {
+    pub fn of(frame: &Bytes) -> Self {
+        let mut input = Decoder::new(frame.clone());
+        let (Ok(Value::Map(header)), Ok(Value::Map(body))) = (input.value(), input.value()) else {
+            panic!("a message is two maps");
+        };
+        input.finish().expect("and nothing else");
+        let kind = match header.get("t") {
+            Some(Value::Text(kind)) => kind.clone(),
+            other => panic!("{other:?}"),
+        };
+        Self { kind, body }
+    }
+
+    pub fn seq(&self) -> u64 {
+        match self.body.get("seq") {
+            Some(Value::Integer(seq)) => *seq as u64,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn text(&self, name: &str) -> Option<String> {
+        match self.body.get(name) {
+            Some(Value::Text(text)) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whose it is.
+    pub fn did(&self) -> String {
+        self.text("did").or_else(|| self.text("repo")).expect("an account")
+    }
+}
+
+/// Numbers of messages, which must rise.
+pub fn seqs(frames: &[Bytes]) -> Vec<u64> {
+    let seqs: Vec<u64> = frames.iter().map(|frame| Message::of(frame).seq()).collect();
+    assert!(seqs.is_sorted_by(|one, next| one < next), "{seqs:?}");
+    seqs
+}
+
+/// `#commit`s of each account follow each other: each `since` is the revision before, and revisions rise.
+pub fn check_chains(frames: &[Bytes]) {
+    let mut newest = std::collections::BTreeMap::new();
+    for message in frames.iter().map(Message::of) {
+        let Some(rev) = message.text("rev") else { continue };
+        let before = newest.insert(message.did(), rev.clone());
+        assert!(before.as_ref() < Some(&rev), "{before:?}, then {rev}");
+        if message.kind == "#commit" {
+            assert_eq!(message.text("since"), before, "{message:?}");
+        }
+    }
 }

@@ -25,6 +25,12 @@ pub enum Bug {
     MiscountParts,
     /// A stream keeps its token through a restore of the server's files.
     KeepTokens,
+    /// The machine of accounts sends where one stands and does not note that it did.
+    ForgetAnnounced,
+    /// A restore does not raise the floor of the stream's numbers.
+    KeepFloor,
+    /// A restore signs nothing, and tells where accounts stand alone.
+    SkipFreshCommits,
 }
 
 #[cfg(feature = "planted")]

@@ -12,6 +12,7 @@ use crate::sequence::Exhausted;
 use crate::state::State;
 use crate::time::Micros;
 use crate::turn::{Signer, tell_fresh, tell_position};
+use highwater_base::planted::{Bug, active};
 use highwater_repo::{Cid, Tid};
 use std::fmt;
 use thiserror::Error;
@@ -152,6 +153,7 @@ fn check_rev(account: &Account, rev: Tid, now: Micros) -> Result<(), RestoreErro
 /// The restore's beginning. Stored, and the floor copied beside the log, before anything else.
 #[must_use]
 pub fn begin(id: u64, floor: u64, rev_min: Option<Tid>, at: Micros) -> Draft {
+    let floor = if active(Bug::KeepFloor) { 0 } else { floor };
     Draft::new(at).fact(Fact::Floor(floor)).fact(Fact::Restore(Restore::Begun { id, rev_min }))
 }
 
@@ -173,7 +175,8 @@ pub fn left(state: &State, id: u64) -> impl Iterator<Item = &Account> {
 pub fn account(account: &Account, id: u64, signer: &Signer, at: Micros) -> Result<Option<Draft>, RestoreError> {
     let Some(position) = account.position() else { return Ok(None) };
     let mut draft = tell_position(Draft::new(at), account, position);
-    if let Some(fresh) = signer.fresh(account, at).filter(|_| position == Position::Active) {
+    let told = position == Position::Active && !active(Bug::SkipFreshCommits);
+    if let Some(fresh) = signer.fresh(account, at).filter(|_| told) {
         check_rev(account, fresh.commit.rev, at)?;
         draft = tell_fresh(draft, account, &fresh);
     }

@@ -7,6 +7,7 @@ use crate::frame::{self, FRAME_BYTES_MAX};
 use crate::record::Fact;
 use crate::time::Micros;
 use bytes::Bytes;
+use highwater_base::planted::{Bug, active};
 use highwater_repo::commit::{self, Fresh};
 use highwater_repo::key::SigningKey;
 use highwater_repo::write::{OPERATIONS_MAX, Prepared, RECORD_BYTES_MAX};
@@ -197,7 +198,8 @@ pub(crate) fn catch_up(mut draft: Draft, account: &Account, head_block: Option<&
 /// `#account`; from then on it counts as announced.
 pub(crate) fn tell_position(draft: Draft, account: &Account, position: Position) -> Draft {
     let frame = frame::account(&account.did, position, draft.at);
-    draft.frame(account.id, frame).fact(Fact::Announced(account.id, position))
+    let draft = draft.frame(account.id, frame);
+    if active(Bug::ForgetAnnounced) { draft } else { draft.fact(Fact::Announced(account.id, position)) }
 }
 
 /// `#sync` of the head that an account has. Nothing is signed.

@@ -1,6 +1,7 @@
 //! Whatever is done to accounts, wherever the process dies, and however often a copy is put back: what must always hold.
 
 use crate::server::{Server, encoded, follower};
+use highwater_base::planted::{Bug, plant};
 use highwater_consumer::Follower;
 use highwater_consumer::follower::Output;
 use highwater_pds::lifecycle::{Announce, Change};
@@ -9,9 +10,10 @@ use highwater_pds::{Position, State};
 use highwater_repo::Tree;
 use highwater_repo::mst::{Step, Walk};
 use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 #[derive(Debug, Clone, Copy)]
-enum Step_ {
+enum Doing {
     Create(Option<Announce>),
     Write(usize, u8, i64),
     Change(usize, Change),
@@ -21,8 +23,8 @@ enum Step_ {
     Boot(Option<usize>),
     Checkpoint,
     Copy,
-    /// The copy is put back, with a marker.
-    PutBack,
+    /// The copy is put back, with a marker; the follower may have read everything of the run that is lost.
+    PutBack(bool),
     Follow,
     Seconds(u64),
 }
@@ -44,19 +46,19 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step_> {
+fn step() -> impl Strategy<Value = Doing> {
     let announce = prop_oneof![Just(None), Just(Some(Announce::OnActivation)), Just(Some(Announce::OnFirstWrite))];
     prop_oneof![
-        3 => announce.prop_map(Step_::Create),
-        10 => (0..6usize, 0..4u8, 0..1_000i64).prop_map(|(account, key, number)| Step_::Write(account, key, number)),
-        10 => (0..6usize, change()).prop_map(|(account, change)| Step_::Change(account, change)),
-        2 => any::<bool>().prop_map(Step_::Full),
-        4 => proptest::option::of(0..8usize).prop_map(Step_::Boot),
-        2 => Just(Step_::Checkpoint),
-        1 => Just(Step_::Copy),
-        1 => Just(Step_::PutBack),
-        3 => Just(Step_::Follow),
-        2 => (1..100u64).prop_map(Step_::Seconds),
+        3 => announce.prop_map(Doing::Create),
+        10 => (0..6usize, 0..4u8, 0..1_000i64).prop_map(|(account, key, number)| Doing::Write(account, key, number)),
+        10 => (0..6usize, change()).prop_map(|(account, change)| Doing::Change(account, change)),
+        2 => any::<bool>().prop_map(Doing::Full),
+        4 => proptest::option::of(0..8usize).prop_map(Doing::Boot),
+        2 => Just(Doing::Checkpoint),
+        2 => Just(Doing::Copy),
+        2 => any::<bool>().prop_map(Doing::PutBack),
+        3 => Just(Doing::Follow),
+        2 => (1..100u64).prop_map(Doing::Seconds),
     ]
 }
 
@@ -68,28 +70,28 @@ struct World {
 }
 
 impl World {
-    fn do_step(&mut self, step: Step_) {
+    fn do_step(&mut self, step: Doing) {
         // Between two steps time passes, so that a restored host's clock is not behind the lost one's.
         self.server.now.0 += 1_000;
         match step {
-            Step_::Create(announce) if self.names.len() < 6 => {
+            Doing::Create(announce) if self.names.len() < 6 => {
                 let name = format!("n{}", self.names.len());
                 self.server.create(&name, announce);
                 self.names.push(name);
             }
-            Step_::Create(_) => {}
-            Step_::Write(account, key, number) => {
+            Doing::Create(_) => {}
+            Doing::Write(account, key, number) => {
                 if let Some(name) = self.names.get(account).cloned() {
                     let _refused = self.server.write(&name, &format!("k{key}"), number);
                 }
             }
-            Step_::Change(account, change) => {
+            Doing::Change(account, change) => {
                 if let Some(name) = self.names.get(account).cloned() {
                     let _refused = self.server.change(&name, change);
                 }
             }
-            Step_::Full(full) => self.server.full = full,
-            Step_::Boot(lives) => {
+            Doing::Full(full) => self.server.full = full,
+            Doing::Boot(lives) => {
                 self.server.full = false;
                 let signs = self.server.directory.marker.is_some();
                 let signed = self.server.signed.len();
@@ -105,22 +107,25 @@ impl World {
                 self.server.boot().expect("nothing kills it");
                 assert_eq!(self.server.directory.log.len(), before, "a start where nothing changed stores nothing");
             }
-            Step_::Checkpoint => self.server.checkpoint(),
-            Step_::Copy => self.copy = Some((self.server.directory.clone(), self.names.len())),
-            Step_::PutBack => {
+            Doing::Checkpoint => self.server.checkpoint(),
+            Doing::Copy => self.copy = Some((self.server.directory.clone(), self.names.len())),
+            Doing::PutBack(followed) => {
                 let Some((copy, names)) = self.copy.clone() else { return };
+                if followed {
+                    self.server.follow(&mut self.follower);
+                }
                 // To copy a volume back takes a while.
                 self.server.now = self.server.now.plus_seconds(120);
                 // Whoever lost the newest accounts gets no name of theirs again.
                 self.names.truncate(names);
                 self.server.directory = copy;
                 self.server.directory.marker = Some(Marker::default());
-                self.do_step(Step_::Boot(Some(2)));
+                self.do_step(Doing::Boot(Some(2)));
                 self.names.resize(6, "nobody".to_owned());
                 self.names.retain(|name| name != "nobody");
             }
-            Step_::Follow => drop(self.server.follow(&mut self.follower)),
-            Step_::Seconds(seconds) => self.server.now = self.server.now.plus_seconds(seconds),
+            Doing::Follow => drop(self.server.follow(&mut self.follower)),
+            Doing::Seconds(seconds) => self.server.now = self.server.now.plus_seconds(seconds),
         }
         self.always();
     }
@@ -166,7 +171,7 @@ impl World {
 
     /// A follower that takes everything, by its own cursor, ends on what the server has.
     fn settled(&mut self) {
-        self.do_step(Step_::Boot(None));
+        self.do_step(Doing::Boot(None));
         let found = self.server.follow(&mut self.follower);
         assert!(!found.iter().any(|output| matches!(output, Output::Refused(_))));
         for account in self.server.state.accounts.values().filter(|account| account.position().is_some()) {
@@ -192,19 +197,40 @@ impl World {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
-
-    /// The server in these tests asserts by itself that numbers rise over all runs, that a revision is minted once in all of them, that a
-    /// row which was advanced is the row that is applied, and that a follower finds no rule broken.
-    #[test]
-    fn numbers_and_revisions_never_repeat_and_followers_end_on_what_is_there(
-        steps in proptest::collection::vec(step(), 1..60),
-    ) {
+/// Lives until one shows that a rule is broken, or so many of them. How many it took to find one.
+fn lives(cases: u32, max_shrink_iters: u32) -> Result<(), u32> {
+    let config = ProptestConfig { cases, max_shrink_iters, failure_persistence: None, ..ProptestConfig::default() };
+    // The same lives every time.
+    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, random);
+    let lived = std::cell::Cell::new(0);
+    let result = runner.run(&proptest::collection::vec(step(), 1..60), |steps| {
+        lived.set(lived.get() + 1);
         let mut world = World { server: Server::new(), copy: None, names: Vec::new(), follower: follower() };
-        for step in steps {
-            world.do_step(step);
-        }
+        steps.into_iter().for_each(|step| world.do_step(step));
         world.settled();
+        Ok(())
+    });
+    result.map_err(|error| {
+        eprintln!("{error}");
+        lived.get()
+    })
+}
+
+/// The server in these tests asserts by itself that numbers rise over all runs, that a revision is minted once in all of them, that a
+/// row which was advanced is the row that is applied, and that a follower finds no rule broken.
+#[test]
+fn numbers_and_revisions_never_repeat_and_followers_end_on_what_is_there() {
+    assert_eq!(lives(192, 256), Ok(()));
+}
+
+/// What these tests would be worth if they found none of these.
+#[test]
+fn planted_faults_of_the_machine_are_found() {
+    for bug in [Bug::ForgetAnnounced, Bug::KeepFloor, Bug::SkipFreshCommits] {
+        plant(Some(bug));
+        let found = lives(192, 0);
+        plant(None);
+        assert!(found.is_err(), "{bug:?} was not found");
     }
 }

@@ -170,6 +170,9 @@ fn stretches(image: &Image) -> Vec<Stretch> {
     let mut page = 1;
     while page < image.pages {
         if let Some((header, end)) = image.batch_at(page) {
+            // A start that cut off a torn batch may have sealed the segment within the pages that the batch was to fill.
+            let table = |page: &u64| image.batch_at(*page).is_some_and(|(found, _)| found.kind == BatchKind::Table);
+            let end = (page + 1..end).find(table).unwrap_or(end);
             found.push(Stretch::Batch { page, end, header });
             page = end;
             continue;

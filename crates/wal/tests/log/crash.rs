@@ -1,9 +1,10 @@
 //! The machine dies at every operation, loses what it may, and the log is opened again.
 
-use crate::common::{found_in, frame, names, open, survivors, try_open};
+use crate::common::{PAGE, assert_whole, found_in, frame, names, open, segment_path, survivors, try_open};
 use highwater_base::OwnerId;
 use highwater_base::planted::{Bug, plant};
-use highwater_disk::SimDisk;
+use highwater_disk::sim::{EIO, Operation};
+use highwater_disk::{Disk as _, OpenMode, SimDisk};
 use highwater_wal::{Frame, Log, Recovered};
 
 /// What a script did before the machine died.
@@ -211,4 +212,34 @@ fn one_seed_gives_one_run() {
         seeds_differ |= run_once(3, stop).0 != run_once(4, stop).0;
     }
     assert!(seeds_differ);
+}
+
+/// A batch over three pages was torn: its first page arrived, the others did not, and nobody was told of it. The next start cut it off and
+/// sealed the segment behind the page, with a table in the second page; the power failed before the next segment had a name, and the
+/// start after that put its table into the third page. Now no page of the torn batch was unwritten any more, so that it looked like
+/// one that had been whole once: an owner without copies was told that something acknowledged was lost, and refused to serve. A
+/// batch ends where another one begins, whatever its header says.
+#[test]
+fn a_torn_batch_under_the_tables_of_two_starts_that_died_is_still_torn() {
+    let disk = SimDisk::new(3);
+    let (mut log, _) = open(&disk);
+    log.append(&[frame(1, 1, 9_000)]).expect("appended");
+    drop(log);
+    disk.crash_process();
+    let torn = disk.open(&segment_path(1), OpenMode::Write).expect("the segment");
+    torn.write_at(&[0; 2 * PAGE as usize], 2 * PAGE).and_then(|()| torn.sync_all()).expect("written");
+    drop(torn);
+    for _ in 0..2 {
+        let (mut log, recovered) = open(&disk);
+        assert_whole(&recovered, "torn");
+        disk.fail(Operation::Rename, "segment", 0, 1, EIO);
+        assert!(log.append(&[frame(1, 1, 100)]).is_err(), "the next segment gets no name");
+        drop(log);
+        disk.clear_faults();
+        disk.crash_process();
+    }
+    let (mut log, recovered) = open(&disk);
+    assert_whole(&recovered, "sealed twice");
+    assert_eq!(survivors(&recovered), []);
+    log.append(&[frame(1, 1, 100)]).and_then(|_| Ok(log.sync()?)).expect("it goes on");
 }

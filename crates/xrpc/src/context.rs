@@ -35,6 +35,8 @@ pub struct Context {
     pub(crate) places: Places,
     /// Room for bodies that are being read, in KiB.
     pub(crate) bodies: Arc<Semaphore>,
+    /// Exports that may be begun now.
+    pub(crate) exports: Semaphore,
     random: Mutex<Box<dyn Random>>,
     closing: watch::Sender<bool>,
 }
@@ -48,6 +50,7 @@ impl Context {
             places: Places::new(&options.stream),
             limits: Limits::new(options.rates.clone()),
             bodies: Arc::new(Semaphore::new(options.bodies_bytes_max >> 10)),
+            exports: Semaphore::new(options.exports_begun_max),
             options,
             clock: seams.clock,
             gatekeeper: seams.gatekeeper,

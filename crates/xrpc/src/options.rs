@@ -18,6 +18,9 @@ pub struct Options {
     pub body_idle_ms_max: u64,
     /// Milliseconds for the whole of a body of JSON: the largest at about 200 kB a second.
     pub body_ms_max: u64,
+    /// Exports of repositories that are begun at once. The host makes some of them wait for each other; more than these would take
+    /// all threads for such waits.
+    pub exports_begun_max: usize,
     /// What the stream's sockets may cost.
     pub stream: StreamOptions,
     /// How often may be asked.
@@ -39,8 +42,6 @@ pub struct StreamOptions {
     pub write_idle_ms_max: u64,
     /// Milliseconds that the closing handshake, with the last frames before it, may take.
     pub close_ms_max: u64,
-    /// Bytes of a message from a subscriber. All are ignored, so this only bounds memory.
-    pub message_bytes_max: usize,
 }
 
 /// How often may be asked.
@@ -78,7 +79,6 @@ impl Default for StreamOptions {
             ping_ms: 30_000,
             write_idle_ms_max: 120_000,
             close_ms_max: 5_000,
-            message_bytes_max: 64 << 10,
         }
     }
 }
@@ -94,6 +94,7 @@ impl Options {
             bodies_bytes_max: 65 << 20,
             body_idle_ms_max: 15_000,
             body_ms_max: 70_000,
+            exports_begun_max: 64,
             stream: StreamOptions::default(),
             rates: Rates::default(),
         }

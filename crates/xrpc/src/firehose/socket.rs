@@ -76,20 +76,21 @@ where
             progress = Instant::now();
         }
         tokio::select! {
-            biased;
             reason = &mut stop => break (None, GOING_AWAY, reason),
             read = reader.read(&mut buffer) => match read {
                 Ok(0) | Err(_) => return Ended::Gone,
                 Ok(bytes) => {
                     if let Err(violation) = incoming.take(&buffer[..bytes], &mut asked) {
-                        let _closed = end(&mut reader, &mut writer, &mut outgoing, (None, PROTOCOL, violation.0), options).await;
+                        let last = (None, PROTOCOL, violation.0);
+                        let _closed = end(&mut reader, &mut writer, (None, &mut outgoing), last, options).await;
                         return Ended::Violation(violation.0);
                     }
                     for asked in asked.drain(..) {
                         match asked {
                             Asked::Ping(payload) => outgoing.pong(&payload),
                             Asked::Close(_) => {
-                                let _closed = end(&mut reader, &mut writer, &mut outgoing, (None, NORMAL, ""), options).await;
+                                let last = (None, NORMAL, "");
+                                let _closed = end(&mut reader, &mut writer, (None, &mut outgoing), last, options).await;
                                 return Ended::Gone;
                             }
                         }
@@ -108,7 +109,8 @@ where
             () = sleep_until(progress + patience), if !outgoing.is_empty() || unflushed => return Ended::Stalled,
         }
     };
-    let _closed = end(&mut reader, &mut writer, &mut outgoing, (last, code, reason), options).await;
+    let last = (last, code, reason);
+    let _closed = end(&mut reader, &mut writer, (Some(&mut incoming), &mut outgoing), last, options).await;
     Ended::Closed(reason)
 }
 
@@ -131,11 +133,12 @@ async fn write<T: AsyncWrite + Unpin>(writer: &mut T, outgoing: &mut Outgoing, u
     Ok(())
 }
 
-/// Sends the last messages, and waits until the client has closed as well, so that they are not lost with the connection.
+/// Sends the last messages, and waits until the client has closed as well, so that they are not lost with the connection. Who has
+/// said goodbye already, or cannot, is not waited for: `incoming` is none then.
 async fn end<R, W>(
     reader: &mut R,
     writer: &mut W,
-    outgoing: &mut Outgoing,
+    (mut incoming, outgoing): (Option<&mut Incoming>, &mut Outgoing),
     (last, code, reason): (Option<Bytes>, u16, &str),
     options: &StreamOptions,
 ) -> io::Result<()>
@@ -144,19 +147,29 @@ where
     W: AsyncWrite + Unpin,
 {
     outgoing.close(last, code, reason);
-    let until = Instant::now() + Duration::from_millis(options.close_ms_max);
     let closing = async {
-        let mut buffer = [0; READ_BYTES];
+        let (mut buffer, mut asked) = ([0; READ_BYTES], Vec::new());
         let mut unflushed = true;
-        while !outgoing.is_empty() || unflushed {
+        loop {
+            let waits = !outgoing.is_empty() || unflushed;
+            if !waits && incoming.is_none() {
+                return writer.shutdown().await;
+            }
             tokio::select! {
-                wrote = write(writer, outgoing, &mut unflushed) => wrote?,
-                read = reader.read(&mut buffer) => if read? == 0 { return Ok(()) },
+                wrote = write(writer, outgoing, &mut unflushed), if waits => wrote?,
+                read = reader.read(&mut buffer) => {
+                    let bytes = read?;
+                    if bytes == 0 {
+                        return Ok(());
+                    }
+                    let sound = incoming.as_mut().is_none_or(|incoming| incoming.take(&buffer[..bytes], &mut asked).is_ok());
+                    if !sound || asked.drain(..).any(|asked| matches!(asked, Asked::Close(_))) {
+                        incoming = None;
+                    }
+                }
             }
         }
-        writer.shutdown().await?;
-        while reader.read(&mut buffer).await? > 0 {}
-        Ok(())
     };
-    timeout_at(until, closing).await?
+    let patience = Duration::from_millis(options.close_ms_max);
+    timeout_at(Instant::now() + patience, closing).await?
 }

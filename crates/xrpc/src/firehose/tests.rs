@@ -1,6 +1,6 @@
 //! Sockets in memory, with peers that stall, ask and leave, in a time that passes when nothing else happens.
 
-use super::message::{self, Kind};
+use super::message::{self, Asked, Incoming, Kind};
 use super::socket::{Ended, Frames, Next, POLICY, serve};
 use crate::options::StreamOptions;
 use bytes::Bytes;
@@ -172,4 +172,20 @@ async fn a_server_that_stops_says_so_to_whoever_listens() {
     assert_eq!(read(&mut theirs).await, (0x88, message::close(1001, "the server stops")[2..].to_vec()));
     drop(theirs);
     assert_eq!(serving.await.expect("no panic"), Ended::Closed("the server stops"));
+}
+
+proptest::proptest! {
+    /// What a client sends is never trusted: nonsense is refused, however it is cut, and never more than once.
+    #[test]
+    fn bytes_of_a_client_mean_the_same_however_they_are_cut(
+        bytes in proptest::collection::vec(proptest::sample::select(vec![0u8, 0x80, 0x81, 0x82, 0x88, 0x89, 0x8a, 0xfe, 0xff, 3, 7]), 0..200),
+        piece in 1usize..20,
+    ) {
+        let read = |piece: usize| {
+            let (mut incoming, mut asked): (Incoming, Vec<Asked>) = (Incoming::default(), Vec::new());
+            let fine = bytes.chunks(piece).try_for_each(|piece| incoming.take(piece, &mut asked));
+            (fine, asked)
+        };
+        proptest::prop_assert_eq!(read(piece), read(200));
+    }
 }

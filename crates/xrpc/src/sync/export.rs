@@ -40,7 +40,10 @@ async fn export(call: Call) -> Result {
     let account = account(&call)?;
     answer::served(account.position())?;
     let (host, id) = (call.context.host.clone(), account.id);
+    let too_many = |_| answer::busy("too many repositories are being exported: try again later".to_owned());
+    let begun = call.context.exports.try_acquire().map_err(too_many)?;
     let export = call::blocking(move || host.export(id)).await??;
+    drop(begun);
     let tag = format!("\"{}\"", export.head().commit);
     let tag = HeaderValue::try_from(tag).map_err(|error| answer::internal(&error))?;
     let known = call.head.headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());

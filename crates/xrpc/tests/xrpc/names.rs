@@ -38,7 +38,7 @@ fn an_account_is_found_by_the_host_of_its_did_and_of_its_handle() {
     assert_eq!((answer.status, answer.body.as_slice()), (200, did.as_bytes()));
     assert!(answer.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")));
     for other in ["none.pds.test", "elsewhere.example", "pds.test.evil.example", ""] {
-        assert_eq!(at(&server, other, DOCUMENT).status, 404, "{other}");
+        assert_eq!(at(&server, other, DOCUMENT).refused(), (404, "NotFound".to_owned()), "{other}");
         assert_eq!(at(&server, other, HANDLE).status, 404, "{other}");
     }
     let resolve = |handle: &str| server.query("com.atproto.identity.resolveHandle", &format!("handle={handle}"));

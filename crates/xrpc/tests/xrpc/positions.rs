@@ -70,6 +70,8 @@ fn an_account_that_was_not_activated_is_not_there_and_a_lift_brings_one_back() {
     let told = reads(&server, &account);
     assert!(told.iter().all(|error| error == "RepoNotFound"), "{told:?}");
     assert_eq!(server.query("com.atproto.sync.listRepos", "").ok(), json!({ "repos": [] }));
+    let head = server.query("com.atproto.sync.getHead", "did=did:web:nobody.pds.test").refused();
+    assert_eq!(head, (400, "HeadNotFound".to_owned()));
     let account = server.account();
     server.post(&account, "one", "x");
     server.change(&account, Change::Lock);

@@ -336,7 +336,10 @@ impl Account {
                 }
                 Part::Copied { account, sections, front } if *account == self.id => {
                     self.blocks.keep(sections.len() as u64);
-                    front.iter().for_each(|front| self.blocks.release(*front));
+                    let front = if self.standing.erased { Some(self.blocks.end) } else { *front };
+                    if let Some(front) = front.filter(|front| *front > self.blocks.front) {
+                        self.blocks.release(front);
+                    }
                 }
                 Part::Sent { .. } | Part::Alone { .. } | Part::Copied { .. } => {}
             }

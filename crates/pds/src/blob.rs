@@ -266,9 +266,13 @@ impl Blobs {
             let (bytes, media_type, uploaded) = (input.u64()?, input.string()?, Micros(input.u64()?));
             let mut records = BTreeMap::new();
             for _ in 0..input.u32()? {
-                records.insert(input.string()?, decode_tid(input)?);
+                if records.insert(input.string()?, decode_tid(input)?).is_some() {
+                    return Err(DecodeError::Invalid("record that refers to a blob"));
+                }
             }
-            all.insert(cid, Blob { bytes, media_type, uploaded, records });
+            if all.insert(cid, Blob { bytes, media_type, uploaded, records }).is_some() {
+                return Err(DecodeError::Invalid("blob"));
+            }
         }
         Ok(Self(all))
     }

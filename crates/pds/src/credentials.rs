@@ -158,10 +158,14 @@ impl Credentials {
     pub(crate) fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         let mut credentials = Self { password: input.option(Reader::string)?, ..Self::default() };
         for _ in 0..input.u32()? {
-            credentials.app_passwords.insert(input.string()?, AppPassword::decode(input)?);
+            if credentials.app_passwords.insert(input.string()?, AppPassword::decode(input)?).is_some() {
+                return Err(DecodeError::Invalid("app password"));
+            }
         }
         for _ in 0..input.u32()? {
-            credentials.sessions.insert(SessionId(input.array()?), Session::decode(input)?);
+            if credentials.sessions.insert(SessionId(input.array()?), Session::decode(input)?).is_some() {
+                return Err(DecodeError::Invalid("session"));
+            }
         }
         Ok(credentials)
     }

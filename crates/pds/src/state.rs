@@ -291,8 +291,10 @@ impl State {
     fn copy(&mut self, copied: &Copied, effects: &mut Vec<Effect>) -> Result<(), Contradiction> {
         let account = self.account(copied.account)?;
         effects.push(keep(copied.account, &mut account.blocks, &copied.place));
-        if let Some(front) = copied.front {
-            if front < account.blocks.front || front > account.blocks.end {
+        // An erasure that came in between gave everything up already, and the copy goes the same way.
+        let front = if account.standing.erased { Some(account.blocks.end) } else { copied.front };
+        if let Some(front) = front.filter(|front| *front > account.blocks.front) {
+            if front > account.blocks.end {
                 return Err(Contradiction(format!(
                     "blocks of {} are given up to {front}, where none are",
                     account.did

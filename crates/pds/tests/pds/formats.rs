@@ -214,3 +214,25 @@ fn lists_of_blobs_read_back() {
     golden("blobs-1.bin", &bytes);
     assert_eq!(Blobs::decode(&mut Reader::new(bytes)), Ok(blobs));
 }
+
+/// Blocks that are written together again while their account is erased: whatever the order in the log, the state can be made of it,
+/// and nothing of the account stays.
+#[test]
+fn an_erasure_amid_a_copy_of_blocks_leaves_none() {
+    let mut server = Server::new();
+    server.create("a", Some(Announce::OnActivation));
+    server.write("a", "x", 1).expect("written");
+    let id = server.id("a");
+    let front = server.account("a").blocks.end;
+    let copied =
+        |front| Draft::new(BEGIN).part(Part::Copied { account: id, sections: Bytes::from_static(b"more"), front });
+    server.append(&copied(None)).expect("it lives");
+    server.change("a", Change::Erase).expect("erased");
+    for piece in [copied(None), copied(Some(front))] {
+        server.append(&piece).expect("it lives");
+        let blocks = server.account("a").blocks;
+        assert_eq!((blocks.front, blocks.compacted_bytes), (blocks.end, 0));
+    }
+    server.replay();
+    assert_eq!(server.account("a").blocks.front, server.account("a").blocks.end);
+}

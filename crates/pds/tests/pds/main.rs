@@ -3,6 +3,7 @@
 mod cursors;
 mod formats;
 mod frames;
+mod lifecycle;
 mod model;
 mod reports;
 mod restores;

@@ -3,7 +3,7 @@
 use crate::error::{Error, Name, Result};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use highwater_host::{ReadError, Unserved, Unsettled, WriteRefused};
+use highwater_host::{self as host, ReadError, Unserved, Unsettled, WriteRefused};
 use highwater_pds::blob::ReferenceError;
 use highwater_pds::{Position, Refused, Status};
 use highwater_repo::write::WriteError;
@@ -94,6 +94,18 @@ impl From<Refused> for Error {
             Refused::Stale(_) => busy(refused.to_string()),
             Refused::HeadBlock(_) => internal(&refused),
             Refused::FrameTooLarge(_) => Self::new(Name::PayloadTooLarge, refused.to_string()),
+        }
+    }
+}
+
+impl From<host::Refused> for Error {
+    fn from(refused: host::Refused) -> Self {
+        match refused {
+            host::Refused::NoAccount => Unserved::NotFound.into(),
+            host::Refused::Invalid(_) => Self::invalid(refused.to_string()),
+            host::Refused::Turn(refused) => refused.into(),
+            host::Refused::Taken(_) => Self::new(Name::HandleNotAvailable, refused.to_string()),
+            host::Refused::Unsettled(unsettled) => unsettled.into(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::error::{Error, Name};
+use crate::sessions::Auth;
 use axum::http::request::Parts;
 use highwater_pds::AccountId;
 use std::fmt;
@@ -32,6 +33,11 @@ pub trait Gatekeeper: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// `AuthMissing`, `InvalidToken`, `ExpiredToken`, or what stops the account.
     fn access(&self, context: &Context, head: &Parts) -> Result<Access, Error>;
+
+    /// Who opens sessions; nobody if accounts cannot log in.
+    fn auth(&self) -> Option<&Auth> {
+        None
+    }
 }
 
 /// Lets nobody in.

@@ -37,6 +37,8 @@ pub struct Context {
     pub(crate) bodies: Arc<Semaphore>,
     /// Exports that may be begun now.
     pub(crate) exports: Semaphore,
+    /// Room for uploads.
+    pub(crate) uploads: Semaphore,
     random: Mutex<Box<dyn Random>>,
     closing: watch::Sender<bool>,
 }
@@ -49,6 +51,7 @@ impl Context {
             host,
             places: Places::new(&options.stream),
             limits: Limits::new(options.rates.clone()),
+            uploads: Semaphore::new(options.uploads_max),
             bodies: Arc::new(Semaphore::new(options.bodies_bytes_max >> 10)),
             exports: Semaphore::new(options.exports_begun_max),
             options,

@@ -10,6 +10,8 @@
 //! - [`call`]: what a method is asked: its parameters and its body, read within bounds; [`query`]: parameters
 //! - [`context`]: what all methods share; [`options`]: limits and timeouts, each with its reason
 //! - [`auth`]: whose request it is, and what it may do
+//! - [`sessions`]: who opens sessions and what their tokens are worth; `server`, `admin`: what accounts do with themselves, and
+//!   the operator with them; `blobs`: uploads, and reading them
 //! - [`jose`]: signed tokens, of sessions and for other services; [`passwords`]: what is kept of them
 //! - [`limits`]: how often an address or an account may ask
 //! - `repo`, `sync`: records, as their owner writes them and anybody reads them; repositories, as relays read them
@@ -24,8 +26,10 @@
 //! # Must not depend on
 //! `http`, which mounts these routes; `disk`, `wal`, `store`: the host is the only way to what is stored.
 
+mod admin;
 mod answer;
 pub mod auth;
+mod blobs;
 pub mod call;
 pub mod context;
 mod cors;
@@ -41,11 +45,15 @@ pub mod passwords;
 pub mod query;
 mod repo;
 pub mod router;
+mod server;
+pub mod sessions;
 mod sync;
 
 pub use auth::{Access, Gatekeeper, Scope};
+pub use blobs::upkeep;
 pub use call::{Call, Peer};
 pub use context::{Context, Seams};
 pub use error::{Error, Name};
 pub use options::Options;
 pub use router::router;
+pub use sessions::{Auth, AuthError, AuthOptions};

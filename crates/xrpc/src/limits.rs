@@ -116,6 +116,22 @@ impl<K: Hash + Eq> Windows<K> {
         if fits { Ok(rate) } else { Err(rate) }
     }
 
+    /// Whether anything is left of a window.
+    fn may(&self, key: &K, now: Millis) -> std::result::Result<(), Rate> {
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(window) = keys.get(key) else { return Ok(()) };
+        let over = now < window.begun || now.since(window.begun) >= self.window_ms;
+        if over || window.spent < self.limit {
+            return Ok(());
+        }
+        Err(Rate {
+            limit: self.limit,
+            remaining: 0,
+            window_ms: self.window_ms,
+            reset: window.begun.plus(self.window_ms),
+        })
+    }
+
     /// Gives back what was spent for nothing.
     fn refund(&self, key: &K, cost: u64) {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
@@ -190,6 +206,27 @@ impl Limits {
             .spend((network(address), name.to_ascii_lowercase()), 1, now)
             .map(Some)
             .map_err(|rate| rate.refuse(now))
+    }
+}
+
+/// What no account is named, under which wrong passwords of the administrator are counted.
+const ADMINISTRATOR: &str = "\0";
+
+impl Limits {
+    /// Whether an address may try the administrator's password: it gave fewer wrong ones than it may open sessions.
+    /// # Errors
+    /// `RateLimitExceeded`.
+    pub fn admin_may(&self, address: IpAddr, now: Millis) -> Result<()> {
+        if !self.enabled {
+            return Ok(());
+        }
+        self.sessions.may(&(network(address), ADMINISTRATOR.to_owned()), now).map_err(|rate| rate.refuse(now))
+    }
+
+    /// An address gave a wrong password.
+    pub fn admin_failed(&self, address: IpAddr, now: Millis) {
+        // Whether that was the last one shows at the next attempt.
+        let _rate = self.sessions.spend((network(address), ADMINISTRATOR.to_owned()), 1, now);
     }
 }
 

@@ -90,6 +90,57 @@ methods! {
     "com.atproto.identity.resolveHandle" Query "anyone" crate::names::resolve_handle, "The DID of a handle of this server.";
     "com.atproto.server.describeServer" Query "anyone" crate::names::describe_server,
         "What the server is, and which names it gives.";
+    "com.atproto.repo.uploadBlob" Procedure "the account, or a service for it" crate::blobs::upload_blob,
+        "Takes a blob, which is public once a record refers to it.";
+    "com.atproto.sync.getBlob" Query "anyone" crate::blobs::get_blob, "A blob that a record refers to.";
+    "com.atproto.sync.listBlobs" Query "anyone" crate::blobs::list_blobs,
+        "Blobs that records refer to, all or since a revision, page by page.";
+    "com.atproto.server.activateAccount" Procedure "the account's password" crate::server::activate_account,
+        "Ends a deactivation.";
+    "com.atproto.server.checkAccountStatus" Query "the account" crate::server::check_account_status,
+        "Whether the account is active, and what it holds.";
+    "com.atproto.server.createAccount" Procedure "the operator" crate::server::create_account,
+        "Makes an account, which is active at once; nobody signs up.";
+    "com.atproto.server.createAppPassword" Procedure "the account's password" crate::server::create_app_password,
+        "Makes a password for a program, shown this once.";
+    "com.atproto.server.createSession" Procedure "anyone" crate::server::create_session,
+        "Logs in by handle or DID, with the account's password or an app password.";
+    "com.atproto.server.deactivateAccount" Procedure "the account's password" crate::server::deactivate_account,
+        "Hides the account until it is activated again.";
+    "com.atproto.server.deleteSession" Procedure "a refresh token" crate::server::delete_session,
+        "Ends the session; its tokens are good for nothing.";
+    "com.atproto.server.getServiceAuth" Query "the account" crate::server::get_service_auth,
+        "A token for another service, good for 60 seconds at the most.";
+    "com.atproto.server.getSession" Query "the account" crate::server::get_session, "Whose session it is.";
+    "com.atproto.server.listAppPasswords" Query "the account's password" crate::server::list_app_passwords,
+        "Names of app passwords.";
+    "com.atproto.server.refreshSession" Procedure "a refresh token" crate::server::refresh_session,
+        "The next pair of tokens; a token that was used gives the same next one for two hours.";
+    "com.atproto.server.revokeAppPassword" Procedure "the account's password" crate::server::revoke_app_password,
+        "Ends an app password and the sessions that were opened with it.";
+    "com.atproto.admin.deleteAccount" Procedure "the operator" crate::admin::delete_account,
+        "Erases an account for good; its names are never given again.";
+    "com.atproto.admin.getAccountInfo" Query "the operator" crate::admin::get_account_info, "An account's names.";
+    "com.atproto.admin.getAccountInfos" Query "the operator" crate::admin::get_account_infos, "Several accounts' names.";
+    "com.atproto.admin.getSubjectStatus" Query "the operator" crate::admin::get_subject_status,
+        "Whether an account is taken down or deactivated.";
+    "com.atproto.admin.updateAccountPassword" Procedure "the operator" crate::admin::update_account_password,
+        "Gives an account another password, and ends its sessions.";
+    "com.atproto.admin.updateSubjectStatus" Procedure "the operator" crate::admin::update_subject_status,
+        "Takes an account down or deactivates it, or undoes that.";
+    "highwater.pds.announce" Procedure "the operator" crate::admin::announce,
+        "Tells relays of active accounts once more, two frames for each; a dry run only counts them.";
+    "highwater.pds.backup" Procedure "the operator" crate::admin::backup,
+        "Copies the server's data into an empty directory of its machine, while it runs.";
+    "highwater.pds.changeAccount" Procedure "the operator" crate::admin::change_account,
+        "Activates, locks, lifts, takes down, restores, deactivates, reactivates, erases or decommissions an account.";
+    "highwater.pds.createAccount" Procedure "the operator" crate::admin::create_account,
+        "Makes an account with a drawn handle and password where none are given.";
+    "highwater.pds.getAccount" Query "the operator" crate::admin::get_account,
+        "Where an account stands, and what relays were told.";
+    "highwater.pds.listAccounts" Query "the operator" crate::admin::list_accounts,
+        "All accounts, in the order in which they were made, page by page.";
+    "highwater.pds.status" Query "the operator" crate::admin::status, "The server's figures.";
     "_health" Query "anyone" crate::pages::health, "Whether the server serves, and its version.";
 }
 

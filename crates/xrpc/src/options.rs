@@ -21,6 +21,12 @@ pub struct Options {
     /// Exports of repositories that are begun at once. The host makes some of them wait for each other; more than these would take
     /// all threads for such waits.
     pub exports_begun_max: usize,
+    /// Bytes of a blob. Five megabytes, as the reference server has it, unless the operator says more.
+    pub blob_bytes_max: u64,
+    /// Uploads at once, each with up to half a megabyte of memory.
+    pub uploads_max: usize,
+    /// Seconds after which an upload goes that no record refers to; the protocol asks for an hour at least.
+    pub blob_temporary_seconds: u64,
     /// What the stream's sockets may cost.
     pub stream: StreamOptions,
     /// How often may be asked.
@@ -95,6 +101,9 @@ impl Options {
             body_idle_ms_max: 15_000,
             body_ms_max: 70_000,
             exports_begun_max: 64,
+            blob_bytes_max: 5 << 20,
+            uploads_max: 32,
+            blob_temporary_seconds: 6 * 3_600,
             stream: StreamOptions::default(),
             rates: Rates::default(),
         }

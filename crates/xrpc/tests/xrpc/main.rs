@@ -1,5 +1,8 @@
 //! The surface of the PDS, asked over real sockets, over a host with its files in a temporary directory.
 
+mod administration;
+mod blobs;
+mod home;
 mod inventory;
 mod limits;
 mod names;
@@ -8,5 +11,7 @@ mod records;
 mod reference;
 mod repositories;
 mod server;
+mod sessions;
 mod stream;
+mod tokens;
 mod wire;

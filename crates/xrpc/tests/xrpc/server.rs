@@ -3,6 +3,7 @@
 use crate::wire::{self, Answer};
 use axum::http::header;
 use axum::http::request::Parts;
+use highwater_base::Clock;
 use highwater_base::random::SplitMix;
 use highwater_disk::{OsDisk, SystemClock, SystemRandom};
 use highwater_host::{Host, NewAccount};
@@ -49,25 +50,32 @@ impl Server {
     }
 
     pub fn with(change: impl FnOnce(&mut Options), host: impl FnOnce(&mut highwater_host::Options)) -> Self {
+        Self::guarded(change, host, Arc::new(SystemClock::default()), |_| Arc::new(ByName))
+    }
+
+    /// With another clock, and somebody else who judges requests.
+    pub fn guarded(
+        change: impl FnOnce(&mut Options),
+        host: impl FnOnce(&mut highwater_host::Options),
+        clock: Arc<dyn Clock>,
+        gatekeeper: impl FnOnce(&Host) -> Arc<dyn Gatekeeper>,
+    ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let mut hosting = highwater_host::Options::new(directory.path().join("pds"), ZONE);
         host(&mut hosting);
         let seams = highwater_host::Seams {
             disk: Arc::new(OsDisk::default()),
-            clock: Arc::new(SystemClock::default()),
+            clock: Arc::clone(&clock),
             random: Box::new(SystemRandom),
             sealer: None,
         };
         let (host, worker, _boot) = Host::open(hosting, seams).expect("an empty directory opens");
+        let running = worker.spawn().expect("a thread");
         let mut options = Options::new(host.zone());
         // Tests ask more than a client, from one address.
         options.rates.enabled = false;
         change(&mut options);
-        let seams = Seams {
-            clock: Arc::new(SystemClock::default()),
-            random: Box::new(SplitMix::new(1)),
-            gatekeeper: Arc::new(ByName),
-        };
+        let seams = Seams { clock, random: Box::new(SplitMix::new(1)), gatekeeper: gatekeeper(&host) };
         let context = Arc::new(Context::new(host.clone(), options, seams));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
@@ -76,14 +84,7 @@ impl Server {
         let router = highwater_xrpc::router(Arc::clone(&context));
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
         runtime.spawn(async move { axum::serve(listener, service).await });
-        Self {
-            address,
-            host,
-            context,
-            runtime,
-            running: Some(worker.spawn().expect("a thread")),
-            _directory: directory,
-        }
+        Self { address, host, context, runtime, running: Some(running), _directory: directory }
     }
 
     /// An active account.

@@ -1,0 +1,224 @@
+//! Blobs: uploaded by their owners, read by everybody once a record refers to them.
+
+use crate::answer;
+use crate::call::Call;
+use crate::context::Context;
+use crate::error::{Error, Name, Result};
+use crate::sessions::may_act;
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use highwater_host::blobs::{BlobError, BlobReader, KeepError, Upload};
+use highwater_pds::Account;
+use highwater_repo::{Cid, Tid};
+use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Frame};
+use serde_json::json;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Poller, Poll};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+/// The method that service tokens for uploads name.
+const UPLOAD: &str = "com.atproto.repo.uploadBlob";
+/// Bytes that are gathered before they are written: a thread is asked once for each of these.
+const PIECE_BYTES: usize = 256 << 10;
+/// Bytes a second of a slow upload: the whole may take so long.
+const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
+
+/// What is answered with every blob, so that no browser takes one for a page of this server.
+const GUARDS: [(HeaderName, HeaderValue); 3] = [
+    (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
+];
+
+impl From<BlobError> for Error {
+    fn from(error: BlobError) -> Self {
+        match error {
+            BlobError::TooLarge(_) => Self::new(Name::BlobTooLarge, error.to_string()),
+            BlobError::Empty => Self::invalid(error.to_string()),
+            BlobError::Full => answer::busy(error.to_string()),
+            BlobError::Missing => Self::new(Name::BlobNotFound, error.to_string()),
+            BlobError::Damaged(_) | BlobError::Io(_) => answer::internal(&error),
+        }
+    }
+}
+
+impl From<KeepError> for Error {
+    fn from(error: KeepError) -> Self {
+        match error {
+            KeepError::File(error) => error.into(),
+            KeepError::Row(refused) => refused.into(),
+            KeepError::Temporary => Self::invalid(error.to_string()),
+        }
+    }
+}
+
+/// Does something with the disk on a thread that may wait for it.
+async fn off<T: Send + 'static, E: Into<Error> + Send + 'static>(
+    work: impl FnOnce() -> std::result::Result<T, E> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| answer::internal(&error))?.map_err(Into::into)
+}
+
+async fn write(mut upload: Upload, piece: Bytes) -> Result<Upload> {
+    off(move || upload.write(&piece).map(|()| upload)).await
+}
+
+/// `com.atproto.repo.uploadBlob`
+pub async fn upload_blob(mut call: Call) -> Result {
+    let access = call.access_or_service(UPLOAD)?;
+    let row = call.row(access)?;
+    may_act(&row)?;
+    if call.head.headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(Error::new(Name::UnsupportedMediaType, "the body must not be compressed"));
+    }
+    let context = Arc::clone(&call.context);
+    let bytes_max = context.options.blob_bytes_max;
+    let length = call.head.headers.get(header::CONTENT_LENGTH);
+    let declared: Option<u64> = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    if declared.is_some_and(|declared| declared > bytes_max) {
+        return Err(BlobError::TooLarge(bytes_max).into());
+    }
+    let _place =
+        context.uploads.try_acquire().map_err(|_| answer::busy("too many uploads at once; try again".into()))?;
+    let host = context.host.clone();
+    let id = row.id;
+    let upload = off(move || host.begin_blob(id, declared.unwrap_or(bytes_max).max(1))).await?;
+    let upload = receive(&mut call.body, upload, &context, bytes_max).await?;
+    let said = call.media_type();
+    let host = context.host.clone();
+    let kept = off(move || host.keep_blob(upload, said.as_deref())).await?;
+    let reference = json!({ "$type": "blob", "ref": { "$link": kept.cid.to_string() }, "mimeType": kept.media_type, "size": kept.bytes });
+    answer::json(&json!({ "blob": reference }))
+}
+
+/// Writes a body into an upload as it comes.
+async fn receive(body: &mut Body, mut upload: Upload, context: &Context, bytes_max: u64) -> Result<Upload> {
+    let idle = Duration::from_millis(context.options.body_idle_ms_max);
+    let whole = Duration::from_millis(context.options.body_ms_max)
+        + Duration::from_secs(bytes_max / UPLOAD_BYTES_PER_SECOND_MIN);
+    let end = Instant::now() + whole;
+    let mut piece = BytesMut::with_capacity(PIECE_BYTES);
+    loop {
+        let next = timeout_at(end.min(Instant::now() + idle), body.frame()).await;
+        let next = next.map_err(|_| Error::new(Name::RequestTimeout, "the body did not come in time"))?;
+        let Some(frame) = next else { break };
+        let frame = frame.map_err(|_| Error::invalid("the body did not come whole"))?;
+        if let Some(data) = frame.data_ref() {
+            piece.extend_from_slice(data);
+        }
+        if piece.len() >= PIECE_BYTES {
+            upload = write(upload, piece.split().freeze()).await?;
+        }
+    }
+    write(upload, piece.freeze()).await
+}
+
+/// The account whose blobs are asked for, if it is served.
+fn served(call: &Call) -> Result<Account> {
+    let did = call.query.required("did")?;
+    let row = call.context.host.state(|state| state.by_did(did).cloned());
+    let row = row.ok_or_else(|| Error::new(Name::RepoNotFound, "there is no such repository here"))?;
+    answer::served(row.position())?;
+    Ok(row)
+}
+
+/// `com.atproto.sync.getBlob`
+pub async fn get_blob(call: Call) -> Result {
+    let row = served(&call)?;
+    let cid: Cid = call.query.parsed("cid")?;
+    let (host, id) = (call.context.host.clone(), row.id);
+    let found = off(move || host.open_blob(id, &cid)).await?;
+    let not_found = || Error::new(Name::BlobNotFound, "the account has no such blob that a record refers to");
+    let (reader, bytes, media_type) = found.ok_or_else(not_found)?;
+    let media_type = HeaderValue::try_from(media_type).unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let length = HeaderValue::from(bytes);
+    let mut response: Response = stream(reader).into_response();
+    response.headers_mut().extend(GUARDS);
+    response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+    response.headers_mut().insert(header::CONTENT_LENGTH, length);
+    Ok(response)
+}
+
+/// Pieces of a blob, as a body.
+struct Pieces(mpsc::Receiver<std::result::Result<Bytes, BlobError>>);
+
+impl HttpBody for Pieces {
+    type Data = Bytes;
+    type Error = BlobError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Poller<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, BlobError>>> {
+        self.0.poll_recv(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+    }
+}
+
+/// A blob as a body that is read one piece ahead of whoever takes it. Damaged bytes break it off before its end.
+fn stream(mut reader: BlobReader) -> Body {
+    let (send, pieces) = mpsc::channel(1);
+    tokio::spawn(async move {
+        loop {
+            // Room first, so that nothing is read for a reader who has gone.
+            let Ok(room) = send.reserve().await else { return };
+            let read = tokio::task::spawn_blocking(move || {
+                let piece = reader.read();
+                (reader, piece)
+            });
+            let Ok((rest, piece)) = read.await else { return };
+            reader = rest;
+            match piece {
+                Ok(Some(piece)) => room.send(Ok(piece)),
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::error!(event = "blob_broke_off", %error, "a blob could not be read to its end");
+                    return room.send(Err(error));
+                }
+            }
+        }
+    });
+    Body::new(Pieces(pieces))
+}
+
+/// `com.atproto.sync.listBlobs`
+pub async fn list_blobs(call: Call) -> Result {
+    let row = served(&call)?;
+    let limit = call.query.integer("limit", 1..=1_000, 500)? as usize;
+    let after: Option<Cid> = call.query.parsed_optional("cursor")?;
+    let since: Option<Tid> = call.query.parsed_optional("since")?;
+    let cids: Vec<String> = call.context.host.state(|state| {
+        let blobs = state.blobs.get(&row.id);
+        blobs.map_or_else(Vec::new, |blobs| blobs.list(after, since).take(limit).map(Cid::to_string).collect())
+    });
+    let mut told = json!({ "cids": cids });
+    if let Some(last) = cids.last().filter(|_| cids.len() == limit) {
+        told["cursor"] = last.as_str().into();
+    }
+    answer::json(&told)
+}
+
+/// Lets temporary blobs go that nobody referred to in time. Once in a while, for as long as the server runs.
+pub async fn upkeep(context: Arc<Context>) {
+    let pause = Duration::from_secs(context.options.blob_temporary_seconds / 8).max(Duration::from_secs(1));
+    loop {
+        tokio::select! {
+            () = context.closing() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        let (host, seconds) = (context.host.clone(), context.options.blob_temporary_seconds);
+        match tokio::task::spawn_blocking(move || host.expire_blobs(host.now(), seconds)).await {
+            Ok(Ok(0)) => {}
+            Ok(Ok(blobs)) => {
+                tracing::info!(event = "blobs_expired", blobs, "uploads that no record referred to in time")
+            }
+            Ok(Err(error)) => tracing::warn!(event = "blobs_not_expired", %error, "tried again later"),
+            Err(error) => tracing::warn!(event = "blobs_not_expired", %error, "tried again later"),
+        }
+    }
+}

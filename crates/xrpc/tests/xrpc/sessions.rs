@@ -1,0 +1,263 @@
+//! Sessions over sockets, in virtual time.
+
+use crate::home::{Home, PASSWORD, Session, refused};
+use highwater_pds::credentials::{APP_PASSWORDS_MAX, SESSIONS_MAX};
+use highwater_xrpc::passwords::Cost;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+const HOUR: u64 = 3_600;
+
+#[test]
+fn an_account_logs_in_by_its_handle_or_its_did_and_is_told_what_clients_need() {
+    let home = Home::new();
+    let account = home.account();
+    for identifier in [account.handle.as_str(), account.did.as_str(), &account.handle.as_str().to_uppercase()] {
+        let told = home.try_login(identifier, PASSWORD).ok();
+        assert_eq!((&told["did"], &told["handle"]), (&json!(account.did.as_str()), &json!(account.handle.as_str())));
+        assert_eq!((&told["active"], told.get("status")), (&json!(true), None));
+        assert_eq!(told["didDoc"]["service"][0]["id"], "#atproto_pds");
+        let session = Session::of(&told);
+        assert_eq!(home.post(&account, &session.access).status, 200);
+        let told = home.call("com.atproto.server.getSession", &session.access, None).ok();
+        assert_eq!(told["did"], account.did.as_str());
+        assert_eq!(told.get("accessJwt"), None);
+    }
+}
+
+#[test]
+fn an_unknown_name_and_a_wrong_password_get_the_same_answer() {
+    let home = Home::new();
+    let account = home.account();
+    let wrong = home.try_login(account.handle.as_str(), "wrong horse");
+    assert_eq!(wrong.refused(), refused(401, "AuthenticationRequired"));
+    let long = "x".repeat(10_000);
+    let erased = home.account();
+    home.change(&erased, "erase");
+    for (identifier, password) in [
+        ("nobody.pds.test", PASSWORD),
+        ("did:web:nobody.pds.test", PASSWORD),
+        ("somebody@example.com", PASSWORD),
+        ("", PASSWORD),
+        (account.handle.as_str(), ""),
+        (account.handle.as_str(), &long),
+        (&long, PASSWORD),
+        (account.handle.as_str(), "aaaa-aaaa-aaaa-aaaa"),
+        (erased.handle.as_str(), PASSWORD),
+    ] {
+        assert_eq!(home.try_login(identifier, password).body, wrong.body, "{identifier:.20} {password:.20}");
+    }
+}
+
+/// Where an unknown name is answered sooner than a wrong password, anybody finds out which accounts there are. How long either takes
+/// is compared with the other alone: one that skipped the hash would be quicker by far.
+#[test]
+fn an_unknown_name_takes_as_long_as_a_wrong_password() {
+    let home = Home::with(|_| (), Cost { memory_kib: 16 << 10, passes: 3, lanes: 1 });
+    let account = home.account();
+    let time = |identifier: &str, password: &str| {
+        let times = (0..5).map(|_| {
+            let begun = Instant::now();
+            assert_eq!(home.try_login(identifier, password).status, 401);
+            begun.elapsed()
+        });
+        times.min().unwrap_or(Duration::MAX)
+    };
+    let wrong = time(account.handle.as_str(), "wrong horse");
+    for (identifier, password) in [("nobody.pds.test", PASSWORD), (account.handle.as_str(), "aaaa-aaaa-aaaa-aaaa")] {
+        let other = time(identifier, password);
+        assert!(other * 3 > wrong && wrong * 3 > other, "{identifier} {password}: {other:?} beside {wrong:?}");
+    }
+}
+
+/// The same story as in the machine's own test, as clients live it: the answer to a refresh is lost, or two threads refresh at once
+/// (atproto#3637, MarshalX/atproto#158 and #514, PR#657).
+#[test]
+fn a_refresh_token_used_twice_gives_the_same_next_one_for_two_hours_and_a_revoked_one_none() {
+    let home = Home::new();
+    let account = home.account();
+    let first = home.login(account.handle.as_str(), PASSWORD);
+    home.clock.advance_seconds(HOUR);
+    let next = Session::of(&home.try_refresh(&first.refresh).ok());
+    assert_ne!(next.refresh, first.refresh);
+    for seconds in [0, HOUR, HOUR - 1] {
+        home.clock.advance_seconds(seconds);
+        let again = Session::of(&home.try_refresh(&first.refresh).ok());
+        assert_eq!(again.refresh, next.refresh, "the same next token, byte for byte");
+        assert_eq!(home.post(&account, &again.access).status, 200, "with a new access token");
+    }
+    home.clock.advance_seconds(1);
+    assert_eq!(home.try_refresh(&first.refresh).refused(), refused(400, "ExpiredToken"));
+    let newest = Session::of(&home.try_refresh(&next.refresh).ok());
+    assert_eq!(home.call("com.atproto.server.deleteSession", &newest.refresh, Some(json!({}))).status, 200);
+    for token in [&first.refresh, &next.refresh, &newest.refresh] {
+        assert_eq!(home.try_refresh(token).refused(), refused(400, "ExpiredToken"), "revoked stays revoked");
+    }
+    assert_eq!(home.call("com.atproto.server.deleteSession", &newest.refresh, Some(json!({}))).status, 200, "again");
+    assert_eq!(home.post(&account, &newest.access).refused(), refused(400, "ExpiredToken"), "a logout bites at once");
+}
+
+#[test]
+fn threads_that_refresh_at_once_get_one_token() {
+    let home = Home::new();
+    let account = home.account();
+    let session = home.login(account.handle.as_str(), PASSWORD);
+    let tokens: Vec<String> = std::thread::scope(|scope| {
+        let refresh = || Session::of(&home.try_refresh(&session.refresh).ok()).refresh;
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(refresh)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
+    assert_eq!(home.row(account.did.as_str()).credentials.sessions.len(), 1);
+}
+
+#[test]
+fn an_access_token_lasts_two_hours_and_a_refresh_token_ninety_days() {
+    let home = Home::new();
+    let account = home.account();
+    let session = home.login(account.handle.as_str(), PASSWORD);
+    home.clock.advance_seconds(2 * HOUR - 1);
+    assert_eq!(home.post(&account, &session.access).status, 200);
+    home.clock.advance_seconds(1);
+    assert_eq!(home.post(&account, &session.access).refused(), refused(400, "ExpiredToken"));
+    home.clock.advance_seconds(90 * 24 * HOUR - 2 * HOUR);
+    assert_eq!(home.try_refresh(&session.refresh).refused(), refused(400, "ExpiredToken"));
+}
+
+/// The operator's lock stops a bot that runs wild, and its access token is good for two more hours.
+#[test]
+fn a_lock_cuts_off_tokens_that_have_not_expired_and_a_lift_gives_them_back() {
+    let home = Home::new();
+    let account = home.account();
+    let session = home.login(account.handle.as_str(), PASSWORD);
+    for (stop, go) in [("lock", "lift"), ("takeDown", "restore")] {
+        home.change(&account, stop);
+        let cut_off = refused(401, "AccountTakedown");
+        assert_eq!(home.post(&account, &session.access).refused(), cut_off, "{stop}");
+        assert_eq!(home.call("com.atproto.server.getSession", &session.access, None).refused(), cut_off);
+        assert_eq!(home.try_refresh(&session.refresh).refused(), cut_off);
+        assert_eq!(home.try_login(account.handle.as_str(), PASSWORD).refused(), cut_off);
+        let wrong = home.try_login(account.handle.as_str(), "wrong horse");
+        assert_eq!(wrong.refused(), refused(401, "AuthenticationRequired"), "told only to whoever knows the password");
+        let service = "com.atproto.server.getServiceAuth?aud=did:web:a.example&lxm=com.example.method";
+        assert_eq!(home.call(service, &session.access, None).refused(), cut_off);
+        home.change(&account, go);
+        assert_eq!(home.post(&account, &session.access).status, 200, "{go}");
+    }
+    home.change(&account, "erase");
+    for answer in [home.post(&account, &session.access), home.try_refresh(&session.refresh)] {
+        assert_eq!(answer.refused(), refused(400, "ExpiredToken"), "nothing is left of it");
+    }
+}
+
+#[test]
+fn a_deactivated_account_logs_in_to_come_back_and_does_nothing_else() {
+    let home = Home::new();
+    let account = home.account();
+    let session = home.login(account.handle.as_str(), PASSWORD);
+    assert_eq!(home.call("com.atproto.server.deactivateAccount", &session.access, Some(json!({}))).status, 200);
+    let told = home.try_login(account.handle.as_str(), PASSWORD).ok();
+    assert_eq!((&told["active"], &told["status"]), (&json!(false), &json!("deactivated")));
+    assert_eq!(home.post(&account, &session.access).refused(), refused(400, "RepoDeactivated"));
+    let deactivated = refused(401, "AccountDeactivated");
+    let create = json!({ "name": "bot" });
+    assert_eq!(home.call("com.atproto.server.createAppPassword", &session.access, Some(create)).refused(), deactivated);
+    let service = "com.atproto.server.getServiceAuth?aud=did:web:a.example&lxm=com.example.method";
+    assert_eq!(home.call(service, &session.access, None).refused(), deactivated);
+    let status = home.call("com.atproto.server.checkAccountStatus", &session.access, None).ok();
+    assert_eq!(status["activated"], false);
+    assert_eq!(home.call("com.atproto.server.activateAccount", &session.access, Some(json!({}))).status, 200);
+    assert_eq!(home.post(&account, &session.access).status, 200);
+    let status = home.call("com.atproto.server.checkAccountStatus", &session.access, None).ok();
+    assert_eq!((&status["activated"], &status["indexedRecords"]), (&json!(true), &json!(1)));
+}
+
+#[test]
+fn an_account_that_is_not_active_yet_or_went_elsewhere_has_no_sessions() {
+    let home = Home::new();
+    let input = json!({ "password": PASSWORD, "activate": false });
+    let told = home.admin("highwater.pds.createAccount", Some(input)).ok();
+    let handle = told["handle"].as_str().expect("a handle");
+    assert_eq!(home.try_login(handle, PASSWORD).refused(), refused(401, "AccountDeactivated"));
+    let account = home.row(told["did"].as_str().expect("a DID"));
+    home.change(&account, "activate");
+    let session = home.login(handle, PASSWORD);
+    home.change(&account, "decommission");
+    assert_eq!(home.post(&account, &session.access).refused(), refused(401, "AccountDeactivated"));
+    assert_eq!(home.try_login(handle, PASSWORD).refused(), refused(401, "AccountDeactivated"));
+}
+
+#[test]
+fn an_app_password_is_shown_once_logs_in_and_manages_nothing() {
+    let home = Home::new();
+    let account = home.account();
+    let owner = home.login(account.handle.as_str(), PASSWORD);
+    let create = |token: &str, name: &str| {
+        home.call("com.atproto.server.createAppPassword", token, Some(json!({ "name": name })))
+    };
+    let made = create(&owner.access, "bot").ok();
+    let password = made["password"].as_str().expect("a password");
+    assert!(password.len() == 19 && made["privileged"] == false, "{made}");
+    assert_eq!(create(&owner.access, "bot").refused(), refused(400, "InvalidRequest"), "names are unique");
+    for name in ["", "a\nb", &"x".repeat(65)] {
+        assert_eq!(create(&owner.access, name).refused().0, 400);
+    }
+    let listed = home.call("com.atproto.server.listAppPasswords", &owner.access, None);
+    assert_eq!(listed.ok()["passwords"][0]["name"], "bot");
+    assert!(!String::from_utf8_lossy(&listed.body).contains(password), "shown once");
+    let bot = home.login(account.did.as_str(), password);
+    assert_eq!(home.post(&account, &bot.access).status, 200);
+    let bad = refused(400, "InvalidToken");
+    assert_eq!(create(&bot.access, "another").refused(), bad);
+    for method in ["deactivateAccount", "activateAccount", "revokeAppPassword"] {
+        let input = json!({ "name": "bot" });
+        let answer = home.call(&format!("com.atproto.server.{method}"), &bot.access, Some(input));
+        assert_eq!(answer.refused(), bad, "{method}");
+    }
+    assert_eq!(home.call("com.atproto.server.listAppPasswords", &bot.access, None).refused(), bad);
+    // Refreshing makes no more of it.
+    let bot = Session::of(&home.try_refresh(&bot.refresh).ok());
+    assert_eq!(create(&bot.access, "another").refused(), bad);
+    home.call("com.atproto.server.revokeAppPassword", &owner.access, Some(json!({ "name": "bot" })));
+    assert_eq!(home.post(&account, &bot.access).refused(), refused(400, "ExpiredToken"));
+    assert_eq!(home.try_refresh(&bot.refresh).refused(), refused(400, "ExpiredToken"));
+    assert_eq!(home.try_login(account.did.as_str(), password).refused(), refused(401, "AuthenticationRequired"));
+    assert_eq!(home.post(&account, &owner.access).status, 200, "the owner's session stays");
+}
+
+#[test]
+fn an_account_has_so_many_app_passwords_and_sessions_and_no_more() {
+    let home = Home::new();
+    let account = home.account();
+    let owner = home.login(account.handle.as_str(), PASSWORD);
+    let mut last = String::new();
+    for number in 0..=APP_PASSWORDS_MAX {
+        let input = json!({ "name": format!("bot {number}") });
+        let made = home.call("com.atproto.server.createAppPassword", &owner.access, Some(input));
+        assert_eq!(made.status, if number < APP_PASSWORDS_MAX { 200 } else { 400 });
+        last = made.json()["password"].as_str().map_or(last, str::to_owned);
+    }
+    home.clock.advance_seconds(1);
+    let owner = Session::of(&home.try_refresh(&owner.refresh).ok());
+    home.clock.advance_seconds(1);
+    for _ in 0..SESSIONS_MAX {
+        home.login(account.handle.as_str(), &last);
+    }
+    assert_eq!(home.row(account.did.as_str()).credentials.sessions.len(), SESSIONS_MAX);
+    assert_eq!(home.post(&account, &owner.access).refused(), refused(400, "ExpiredToken"), "refreshed longest ago");
+}
+
+#[test]
+fn logins_of_an_address_are_counted_by_name() {
+    let home =
+        Home::with(|options| (options.rates.enabled, options.rates.sessions_per_5_min) = (true, 3), super::home::CHEAP);
+    let account = home.account();
+    for _ in 0..3 {
+        assert_eq!(home.try_login(account.handle.as_str(), "wrong horse").status, 401);
+    }
+    let answer = home.try_login(account.handle.as_str(), PASSWORD);
+    assert_eq!(answer.refused(), refused(429, "RateLimitExceeded"));
+    assert_eq!(home.try_login("nobody.pds.test", PASSWORD).status, 401, "another name");
+    home.clock.advance_seconds(300);
+    assert_eq!(home.try_login(account.handle.as_str(), PASSWORD).status, 200);
+}

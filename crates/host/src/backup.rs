@@ -121,6 +121,11 @@ impl Host {
         waiting.wait()
     }
 
+    /// Has a checkpoint made as soon as the writer comes to it, such as after room was made on the disk.
+    pub fn checkpoint_soon(&self) {
+        self.shared.queue.tell(Mail::Checkpoint(Box::new(|_| ())));
+    }
+
     /// Copies the server as it is into an empty folder, while it runs: everything that was acknowledged before is in the copy.
     /// # Errors
     /// [`BackupError`].

@@ -61,7 +61,7 @@ impl Host {
         });
         let Turned { draft, fallback } = lifecycle::create(row, activate, &signer, at)?;
         // No turn of the account can be built before this one is durable, because nobody finds its row.
-        shared.queue.push(Turn { slot: None, draft, fallback, tree: None, done })?;
+        shared.queue.push(Turn { slot: None, chain: None, draft, fallback, tree: None, done })?;
         Ok(waiting)
     }
 

@@ -158,7 +158,10 @@ impl Worker {
         let since = self.shared.clock.monotonic().saturating_sub(self.checkpointed.1);
         let changed = self.lsn > self.checkpointed.0;
         let options = &self.shared.options;
-        let due = store.unmoved_bytes() >= options.checkpoint_bytes || since >= options.checkpoint_seconds * 1_000;
+        // Before the log is full: what it holds can be given back only behind a checkpoint.
+        let long = self.log.bytes() > options.log.log_bytes_max / 2;
+        let due =
+            long || store.unmoved_bytes() >= options.checkpoint_bytes || since >= options.checkpoint_seconds * 1_000;
         changed && due && !(self.checkpoint_failed && since < RETRY_MS)
     }
 

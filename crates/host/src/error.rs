@@ -15,6 +15,9 @@ pub enum Unsettled {
         "the disk is full, so that nothing can be written; what was acknowledged is safe. Make room, and try again"
     )]
     Full,
+    /// Its frames get no numbers any more.
+    #[error("the numbers of the stream are used up: no frame can be sent any more")]
+    Numbers,
     /// It was built on a turn that was refused.
     #[error("a write before this one was refused, on which it was built: try again")]
     Overtaken,

@@ -7,6 +7,7 @@ use highwater_repo::Tree;
 use highwater_store::{CheckpointDone, CheckpointError};
 use highwater_wal::log::SpareDone;
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub(crate) type Told = Box<dyn FnOnce(Result<(), String>) + Send>;
 pub(crate) struct Turn {
     /// Whose it is, and the generation that it was built in.
     pub slot: Option<(Arc<Slot>, u64)>,
+    /// Shared with turns that are of no use without each other: set once one of them was refused.
+    pub chain: Option<Arc<AtomicBool>>,
     /// Without parts it only waits for what was handed over before.
     pub draft: Draft,
     /// Instead of it, when its frames find no room.
@@ -35,7 +38,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let part = |part: &Part| match part {
             Part::Frame(_, frame) => frame.bytes_max() + 40,
             Part::Alone { sections, .. } | Part::Copied { sections, .. } => sections.len() + 200,

@@ -71,6 +71,8 @@ pub(crate) struct Slot {
     pub exports: AtomicUsize,
     /// Its blocks are being written together.
     pub compacting: AtomicBool,
+    /// That came to nothing, and is tried again when its blocks reach so far, in bytes of their object.
+    pub compacting_beyond: AtomicU64,
     /// When it was used last, in uses of any account.
     pub used: AtomicU64,
 }
@@ -94,6 +96,7 @@ impl Slot {
             key: OnceLock::new(),
             exports: AtomicUsize::new(0),
             compacting: AtomicBool::new(false),
+            compacting_beyond: AtomicU64::new(0),
             used: AtomicU64::new(0),
         }
     }

@@ -144,7 +144,14 @@ impl<'a> Building<'a> {
         let number = self.slot.queued.load(Ordering::Relaxed) + 1;
         let mut row = self.row().clone();
         row.advance(&draft);
-        let turn = Turn { slot: Some((Arc::clone(self.slot), generation)), draft, fallback, tree: tree.clone(), done };
+        let turn = Turn {
+            slot: Some((Arc::clone(self.slot), generation)),
+            chain: None,
+            draft,
+            fallback,
+            tree: tree.clone(),
+            done,
+        };
         // Before it is handed over: it may come to its end at once.
         self.slot.queued.store(number, Ordering::Release);
         if let Err(why) = self.shared.queue.push(turn) {
@@ -188,7 +195,7 @@ pub(crate) fn key<'a>(shared: &Shared, slot: &'a Slot, row: &Account) -> Result<
 
 /// Hands over a draft that belongs to no account's row.
 pub(crate) fn hand_over_alone(shared: &Shared, draft: Draft, done: Done) -> Result<(), Unsettled> {
-    shared.queue.push(Turn { slot: None, draft, fallback: None, tree: None, done })
+    shared.queue.push(Turn { slot: None, chain: None, draft, fallback: None, tree: None, done })
 }
 
 /// The number of an account that does not exist yet, and its names, until the turn that makes it came to its end.

@@ -11,6 +11,7 @@ use highwater_base::OwnerId;
 use highwater_pds::state::Effect;
 use highwater_pds::{AccountId, Draft, Entry, Record, Sequence};
 use highwater_wal::{AppendError, Frame, Location, Log, Poisoned};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -20,6 +21,10 @@ use std::time::Duration;
 pub(crate) const RECORD: u8 = 1;
 /// How often the writer looks at what is due by the clock while nothing else happens.
 const IDLE: Duration = Duration::from_secs(1);
+
+/// Bytes of the log that ordinary writes leave when the disk is full: sixteen changes of accounts, each in a page of its own, and
+/// the ends of two batches. A lock always bites.
+const RESERVED_BYTES: u64 = 72 << 10;
 
 /// The one writer. In production [`Worker::spawn`] gives it a thread; a simulator calls [`Worker::run_once`].
 pub struct Worker {
@@ -35,7 +40,7 @@ pub struct Worker {
     pub(crate) checkpoint_waits: Vec<Told>,
     pub(crate) checkpoint_failed: bool,
     /// Accounts whose blocks may be worth writing together.
-    pub(crate) crowded: Vec<AccountId>,
+    pub(crate) crowded: BTreeSet<AccountId>,
     /// Dropped with the writer.
     pub(crate) _end: End,
 }
@@ -148,6 +153,9 @@ impl Worker {
                 course.refused.push((turn, Unsettled::Overtaken));
             } else if turn.draft.parts.is_empty() {
                 course.waiting.push(turn);
+            } else if self.is_reserved(&turn) {
+                refuse_later(&turn);
+                course.refused.push((turn, Unsettled::Full));
             } else {
                 match turn.draft.number(&mut self.sequence) {
                     Ok(payload) => {
@@ -192,6 +200,12 @@ impl Worker {
         Ok(())
     }
 
+    /// Whether what room there is on a full disk is kept for locks and their like.
+    fn is_reserved(&self, turn: &Turn) -> bool {
+        let kept = self.log.room().is_some_and(|room| room < turn.bytes() as u64 + RESERVED_BYTES);
+        kept && turn.fallback.is_none()
+    }
+
     fn frame(&self, payload: Bytes, ahead: usize) -> Frame {
         Frame { owner: OwnerId::PDS, kind: RECORD, position: self.lsn + 1 + ahead as u64, payload }
     }
@@ -202,6 +216,7 @@ impl Worker {
             return Ok(());
         }
         let fallback = turn.fallback.as_ref().and_then(|fallback| fallback.number(&mut self.sequence).ok());
+        let why = if payload.is_empty() { Unsettled::Numbers } else { Unsettled::Full };
         let tries = [(Some(payload).filter(|payload| !payload.is_empty()), false), (fallback, true)];
         for (payload, fell_back) in tries {
             let Some(payload) = payload else { continue };
@@ -224,7 +239,7 @@ impl Worker {
             }
         }
         refuse_later(&turn);
-        course.refused.push((turn, Unsettled::Full));
+        course.refused.push((turn, why));
         Ok(())
     }
 
@@ -280,8 +295,9 @@ impl Worker {
                     Effect::BlocksKept { account, offset, place } => {
                         store.append(row_object(account), offset, location, place.clone());
                         sections.push((account, offset, payload.slice(place.start as usize..place.end as usize)));
-                        if is_crowded(&state.accounts[&account].blocks) {
-                            self.crowded.push(account);
+                        let written = turn.chain.is_none();
+                        if written && is_crowded(&state.accounts[&account].blocks) {
+                            self.crowded.insert(account);
                         }
                     }
                     Effect::BlocksReleased { account, front } => store.release_front(row_object(account), front),
@@ -316,7 +332,7 @@ impl Worker {
         let turns = drafts.into_iter().map(|draft| {
             let sender = sender.clone();
             let done = Box::new(move |result| drop(sender.send(result)));
-            Turn { slot: None, draft, fallback: None, tree: None, done }
+            Turn { slot: None, chain: None, draft, fallback: None, tree: None, done }
         });
         self.commit(turns.collect());
         drop(sender);
@@ -330,11 +346,16 @@ fn slot_of(turn: &Turn) -> Option<Arc<Slot>> {
 
 /// Whether a turn was built on one that was refused.
 fn is_overtaken(turn: &Turn) -> bool {
-    turn.slot.as_ref().is_some_and(|(slot, generation)| *generation < slot.refused_below.load(Ordering::Relaxed))
+    let broken = turn.chain.as_ref().is_some_and(|chain| chain.load(Ordering::Relaxed));
+    broken
+        || turn.slot.as_ref().is_some_and(|(slot, generation)| *generation < slot.refused_below.load(Ordering::Relaxed))
 }
 
 /// What was built on this turn is to be refused.
 fn refuse_later(turn: &Turn) {
+    if let Some(chain) = &turn.chain {
+        chain.store(true, Ordering::Relaxed);
+    }
     if let Some((slot, generation)) = &turn.slot {
         slot.refused_below.fetch_max(generation + 1, Ordering::Relaxed);
     }

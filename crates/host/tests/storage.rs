@@ -1,0 +1,375 @@
+//! What is stored, whatever happens to the disk below it.
+
+mod support;
+
+use bytes::Bytes;
+use highwater_disk::{Disk, OpenMode, SimDisk};
+use highwater_host::layout::Paths;
+use highwater_host::{Action, Change, Host, OpenError, ReadError, Seams, Unsettled, WriteRefused, verify};
+use highwater_pds::{AccountId, Fact, Position, Status};
+use highwater_repo::car;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use support::{DATA, Message, Server, SetClock, batch, options, put, record, try_open, write_of};
+
+fn seams(disk: &SimDisk) -> Seams {
+    Seams {
+        disk: Arc::new(disk.clone()),
+        clock: SetClock::new(),
+        random: Box::new(highwater_base::random::SplitMix::new(9)),
+        sealer: None,
+    }
+}
+
+/// A repository's blocks, and how many bytes its archive has.
+fn exported(host: &Host, account: AccountId) -> (BTreeMap<highwater_repo::Cid, Bytes>, usize) {
+    let mut export = host.export(account).expect("begun");
+    let (mut reader, mut blocks, mut bytes) = (car::Reader::new(), BTreeMap::new(), 0);
+    while let Some(chunk) = export.chunk().expect("a chunk") {
+        bytes += chunk.len();
+        reader.push(&chunk);
+        while let Some((cid, block)) = reader.block().expect("an archive") {
+            blocks.insert(cid, block);
+        }
+    }
+    assert_eq!(reader.finish().expect("whole"), [export.head().commit]);
+    (blocks, bytes)
+}
+
+/// Source: public report 15, partial application that leaves every later write failing.
+#[test]
+fn a_full_disk_refuses_writes_as_a_whole_still_locks_and_takes_writes_again() {
+    let mut server = Server::new(1);
+    let (account, other) = (server.account(), server.account());
+    let mut written = 0;
+    let full = loop {
+        if written == 30 {
+            // What is there is all there will be.
+            server.disk.set_capacity(Some(server.disk.used_bytes() + (8 << 10)));
+        }
+        let pending: Vec<_> = (0..3)
+            .map(|n| server.host.write(account, batch(vec![put(&format!("k{}", written + n), &"z".repeat(2_000))])))
+            .collect();
+        server.worker.run_once();
+        let answers: Vec<_> = pending.into_iter().map(|mut pending| pending.try_take().expect("an answer")).collect();
+        let good = answers.iter().take_while(|answer| answer.is_ok()).count();
+        written += good;
+        if good < 3 {
+            break answers[good..].to_vec();
+        }
+        assert!(written < 10_000, "the disk is full at some time");
+    };
+    assert_eq!(full[0], Err(WriteRefused::Unsettled(Unsettled::Full)), "after {written}");
+    assert!(
+        full[1..]
+            .iter()
+            .all(|answer| matches!(answer, Err(WriteRefused::Unsettled(Unsettled::Overtaken | Unsettled::Full))))
+    );
+    let (head, frames) = (server.host.head(account), server.frames());
+    assert_eq!(server.text(account, &format!("k{}", written - 1)), Some(record(&"z".repeat(2_000))));
+    assert_eq!(server.text(account, &format!("k{written}")), None);
+    // A lock bites all the same, and is told.
+    let pending = server.host.change(other, Change::Lock);
+    assert_eq!(server.settle(pending), Ok(true));
+    assert_eq!(server.host.head(other), Err(highwater_host::Unserved::Inactive(Status::Suspended)));
+    let refused = server.try_write(account, vec![put("small", "text")]);
+    assert_eq!(refused, Err(WriteRefused::Unsettled(Unsettled::Full)));
+    assert_eq!(server.host.head(account), head);
+    // Somebody makes room.
+    server.disk.set_capacity(None);
+    server.host.checkpoint_soon();
+    server.worker.run_once();
+    assert!(server.put(account, "again", "text").commit.is_some());
+    let server = server.crash();
+    let all = server.frames();
+    assert_eq!(all[..frames.len()], frames[..]);
+    support::check_chains(&all);
+    assert_eq!(server.text(account, "again"), Some(record("text")));
+}
+
+#[test]
+fn a_lock_bites_even_if_no_frame_can_be_numbered_and_is_told_by_none() {
+    let mut server = Server::new(2);
+    let account = server.account();
+    let pending = server.host.note(Fact::Floor(highwater_pds::sequence::SEQ_MAX));
+    assert_eq!(server.settle(pending), Ok(()));
+    let frames = server.frames();
+    assert_eq!(server.try_write(account, vec![put("a", "b")]), Err(WriteRefused::Unsettled(Unsettled::Numbers)));
+    let pending = server.host.change(account, Change::Lock);
+    assert_eq!(server.settle(pending), Ok(true));
+    let row = server.host.state(|state| state.accounts[&account].clone());
+    assert_eq!(row.position(), Some(Position::Inactive(Status::Suspended)));
+    assert_eq!(row.announced, Some(Position::Active), "the next start tells of it");
+    assert_eq!(server.frames(), frames);
+}
+
+#[test]
+fn a_failed_write_or_sync_stops_everything_and_a_restart_recovers() {
+    use highwater_disk::sim::Operation;
+    for operation in [Operation::Write, Operation::Sync] {
+        let mut server = Server::new(3);
+        let account = server.account();
+        server.put(account, "a", "one");
+        let (head, frames) = (server.host.head(account), server.frames());
+        let mut live = server.host.subscribe(None).expect("subscribed");
+        server.disk.fail_next(operation, "/log/");
+        let refused = server.try_write(account, vec![put("b", "two")]);
+        assert!(matches!(refused, Err(WriteRefused::Unsettled(Unsettled::Stopped(_)))), "{refused:?}");
+        assert_eq!((server.host.head(account), server.host.ended().is_some()), (head, true));
+        assert!(matches!(live.take(), Some(highwater_host::Delivery::Ended(_))));
+        assert!(server.try_write(account, vec![put("c", "three")]).is_err());
+        let mut server = server.crash();
+        assert_eq!(server.frames()[..frames.len()], frames[..]);
+        server.put(account, "d", "four");
+        support::check_chains(&server.frames());
+    }
+}
+
+#[test]
+fn writing_blocks_together_and_giving_up_old_frames_change_no_answer() {
+    let mut small = options();
+    small.checkpoint_bytes = 64 << 10;
+    small.log.segment_bytes = 2 << 20;
+    small.log.log_bytes_max = 64 << 20;
+    let mut server = Server::with(&SimDisk::new(4), &SetClock::new(), small);
+    let account = server.account();
+    let mut model = BTreeMap::new();
+    let mut random = highwater_base::random::SplitMix::new(4);
+    use highwater_base::Random;
+    let mut compacted = 0;
+    for round in 0..60u64 {
+        let mut writes = Vec::new();
+        for n in 0..20 {
+            let rkey = format!("k{:03}", (random.below(15) * 20 + n) % 300);
+            let text = format!("{round} {}", "q".repeat(random.below(4_000) as usize));
+            if random.below(4) == 0 {
+                model.remove(&rkey);
+                writes.push(write_of(Action::Remove, &rkey, None));
+            } else {
+                model.insert(rkey.clone(), record(&text));
+                writes.push(put(&rkey, &text));
+            }
+        }
+        server.write(account, writes);
+        server.clock.advance(3 * 3_600_000);
+        (0..4).for_each(|_| assert!(server.worker.run_once() || server.host.ended().is_none()));
+        let blocks = server.host.state(|state| state.accounts[&account].blocks);
+        compacted += u64::from(blocks.front > 0 && blocks.compacted_bytes > 0);
+        if round % 15 == 14 {
+            server = if round % 2 == 0 { server.crash() } else { server.restart() };
+        }
+        if round % 10 == 9 {
+            let (blocks, _) = exported(&server.host, account);
+            assert!(model.values().all(|record| blocks.values().any(|block| block == record)));
+            let list = highwater_host::List {
+                collection: "app.example.note".into(),
+                behind: None,
+                limit: 1_000,
+                ascending: true,
+            };
+            let listed = server.host.list(account, &list).expect("listed").into_iter();
+            let listed: BTreeMap<_, _> = listed.map(|row| (row.rkey, row.record)).collect();
+            assert_eq!(listed, model, "round {round}");
+            support::check_chains(&server.frames());
+        }
+    }
+    assert!(compacted > 5, "{compacted}");
+    let blocks = server.host.state(|state| state.accounts[&account].blocks);
+    assert!(blocks.end - blocks.front < 3 * blocks.compacted_bytes + (2 << 20), "{blocks:?}");
+    let disk = server.disk.clone();
+    let kept = server.host.options().clone();
+    server.worker.stop().expect("stopped");
+    drop(server.host);
+    let verified = verify(kept, seams(&disk)).expect("it opens");
+    assert_eq!((verified.faults.clone(), verified.records), (Vec::new(), model.len() as u64));
+}
+
+#[test]
+fn an_export_keeps_its_blocks_while_the_repository_is_written_together() {
+    let mut small = options();
+    small.checkpoint_bytes = 64 << 10;
+    small.log.segment_bytes = 4 << 20;
+    let mut server = Server::with(&SimDisk::new(5), &SetClock::new(), small);
+    let account = server.account();
+    for n in 0..40 {
+        server.put(account, &format!("k{n:02}"), &"w".repeat(20_000));
+    }
+    let (before, bytes) = exported(&server.host, account);
+    assert!(bytes > 800_000);
+    let mut slow = server.host.export(account).expect("begun");
+    let mut joined = server.host.export(account).expect("begun");
+    let first = slow.chunk().expect("a chunk").expect("a first one");
+    assert_eq!(joined.chunk().expect("a chunk").expect("a first one").as_ptr(), first.as_ptr(), "they are one");
+    for round in 0..3 {
+        for n in 0..40 {
+            server.put(account, &format!("k{n:02}"), &format!("{round}{}", "v".repeat(20_000)));
+        }
+    }
+    let mut reader = car::Reader::new();
+    reader.push(&first);
+    while let Some(chunk) = slow.chunk().expect("a chunk") {
+        reader.push(&chunk);
+    }
+    let mut blocks = BTreeMap::new();
+    while let Some((cid, block)) = reader.block().expect("an archive") {
+        blocks.insert(cid, block);
+    }
+    assert_eq!(blocks, before);
+    drop((slow, joined));
+    server.put(account, "k00", "last");
+    (0..4).for_each(|_| assert!(server.worker.run_once() || server.host.ended().is_none()));
+    let blocks = server.host.state(|state| state.accounts[&account].blocks);
+    assert!(blocks.front > 0, "it was put off, not given up: {blocks:?}");
+    assert_eq!(exported(&server.host, account).0.len(), before.len() + 1);
+}
+
+#[test]
+fn a_copy_of_a_running_server_opens_verifies_and_goes_on() {
+    let mut server = Server::new(6);
+    let account = server.account();
+    for n in 0..30 {
+        server.put(account, &format!("k{n}"), &"u".repeat(1_000));
+    }
+    let Server { disk, clock, worker, host, .. } = server;
+    let running = worker.spawn().expect("threads");
+    let to = Path::new("/copy/pds");
+    let copied = host.backup(to).expect("copied");
+    assert!(copied.files >= 2 && copied.bytes > 30_000, "{copied:?}");
+    assert!(host.backup(to).is_err(), "the folder is not empty");
+    let frames = support::drain(&mut host.subscribe(Some(0)).expect("subscribed"));
+    host.write(account, batch(vec![put("later", "text")])).wait().expect("written");
+    let mut kept = options();
+    kept.directory = to.into();
+    let mut shared = options();
+    assert!(verify(shared.clone(), seams(&disk)).is_err(), "the server that runs has it open");
+    running.stop().expect("stopped");
+    drop(host);
+    for round in 0..2 {
+        let verified = verify(kept.clone(), seams(&disk)).expect("it opens");
+        assert_eq!((verified.faults.clone(), verified.records), (Vec::new(), 30), "round {round}");
+    }
+    let mut copy = try_open(&disk, &clock, kept.clone(), 1).expect("it opens");
+    assert_eq!(copy.frames(), frames);
+    copy.put(account, "later", "than the copy");
+    let Server { worker, .. } = copy;
+    worker.stop().expect("stopped");
+    let copy = try_open(&disk, &clock, kept, 2).expect("it opens again");
+    assert_eq!(copy.text(account, "later"), Some(record("than the copy")));
+    shared.directory = DATA.into();
+    assert_eq!(verify(shared, seams(&disk)).expect("it opens").records, 31);
+}
+
+#[test]
+fn files_of_different_times_are_told_from_a_whole_directory_and_left_alone() {
+    let mut server = Server::new(7);
+    let account = server.account();
+    server.put(account, "a", "one");
+    let server = server.restart();
+    let paths = Paths::new(Path::new(DATA));
+    let old = server.disk.fork(1);
+    let mut server = server;
+    for n in 0..20 {
+        server.put(account, &format!("k{n}"), "later");
+    }
+    let server = server.restart();
+    let new = server.disk.clone();
+    drop((server.worker, server.host));
+    // The store of now with the log of before, as a copy of single files leaves them.
+    let mixed = old.fork(2);
+    for (disk, folder) in [(&new, paths.store())] {
+        for name in mixed.list(&folder).expect("listed") {
+            mixed.remove(&folder.join(name)).expect("removed");
+        }
+        for (path, bytes) in disk.files().into_iter().filter(|(path, _)| path.starts_with(&folder)) {
+            let file = mixed.open(&path, OpenMode::Create).expect("made");
+            file.write_at(&bytes, 0).expect("written");
+        }
+    }
+    let before = mixed.files();
+    let refused = try_open(&mixed, &SetClock::new(), options(), 1).err().expect("it is refused");
+    assert!(matches!(refused, OpenError::CopiedLive { applied, log_end } if applied > log_end), "{refused}");
+    assert!(refused.to_string().contains("highwater pds backup"));
+    let store = |files: Vec<(std::path::PathBuf, Vec<u8>)>| -> Vec<_> {
+        files.into_iter().filter(|(path, _)| path.starts_with(paths.store())).collect()
+    };
+    assert_eq!(store(mixed.files()), store(before));
+    // A log that is gone is no copy.
+    let gone = new.fork(3);
+    for name in gone.list(&paths.log()).expect("listed") {
+        gone.remove(&paths.log().join(name)).expect("removed");
+    }
+    gone.remove_directory(&paths.log()).ok();
+    let refused = try_open(&gone, &SetClock::new(), options(), 1).err().expect("it is refused");
+    assert!(matches!(refused, OpenError::LogMissing(_) | OpenError::CopiedLive { .. }), "{refused}");
+}
+
+#[test]
+fn damage_in_the_log_is_refused_and_said_where() {
+    let mut server = Server::new(8);
+    let account = server.account();
+    for n in 0..200 {
+        server.put(account, &format!("k{n}"), &"t".repeat(1_000));
+    }
+    let disk = server.disk.clone();
+    drop((server.worker, server.host));
+    let log = Paths::new(Path::new(DATA)).log();
+    let segment = disk.list(&log).expect("listed").into_iter().find(|name| name.ends_with(".segment"));
+    let segment = log.join(segment.unwrap_or_else(|| panic!("{:?}", disk.list(&log))));
+    (20_000..24_000).step_by(50).for_each(|offset| disk.flip_bit(&segment, offset).expect("flipped"));
+    let refused = try_open(&disk, &SetClock::new(), options(), 1).err().expect("it is refused");
+    assert!(matches!(refused, OpenError::LogDamaged { .. }), "{refused}");
+    assert!(refused.to_string().contains("Nothing was changed"));
+}
+
+/// Source: public report 5, a stream that begins low because its last file is empty.
+#[test]
+fn an_empty_last_segment_and_a_lost_side_file_lower_no_number() {
+    let mut server = Server::new(9);
+    let account = server.account();
+    server.put(account, "a", "one");
+    let newest = server.host.status().seq;
+    let server = server.restart().restart();
+    let (disk, clock) = (server.disk.clone(), Arc::clone(&server.clock));
+    let kept = server.host.options().clone();
+    drop((server.worker, server.host));
+    disk.remove(&Paths::new(Path::new(DATA)).floor()).expect("removed");
+    let mut server = Server::with(&disk, &clock, kept);
+    server.put(account, "b", "two");
+    let last = Message::of(server.frames().last().expect("a frame")).seq();
+    assert_eq!(last, newest + 1);
+}
+
+#[test]
+fn what_is_not_there_is_told_from_what_cannot_be_read() {
+    let mut server = Server::new(10);
+    let account = server.account();
+    server.put(account, "a", "one");
+    let missing = highwater_repo::Cid::of(highwater_repo::Codec::DagCbor, b"nothing");
+    assert_eq!(server.host.blocks(account, &[missing]), Err(ReadError::NoBlock(missing)));
+    let head = server.host.head(account).expect("a head");
+    assert_eq!(server.host.blocks(account, &[head.commit, head.data]).expect("blocks").len(), 2);
+    assert!(matches!(server.host.record(AccountId(77), "a/b"), Err(ReadError::Account(_))));
+}
+
+#[test]
+fn a_part_of_blocks_written_together_that_is_refused_takes_the_rest_with_it() {
+    // Segments in which a record fits, but not with so much as such a part already has.
+    let mut server = Server::new(11);
+    let account = server.account();
+    for n in 0..20 {
+        server.put(account, &format!("a{n:02}"), &format!("{n}{}", "s".repeat(2_000)));
+    }
+    for n in 0..20 {
+        server.put(account, &format!("l{n:02}"), &format!("{n}{}", "l".repeat(215_000)));
+        server.put(account, &format!("l{n:02}"), &format!("{n}{}", "m".repeat(215_000)));
+        server.worker.run_once();
+    }
+    let refused = server.host.status().turns_refused;
+    assert!(refused > 0);
+    for n in 0..20 {
+        assert_eq!(server.text(account, &format!("l{n:02}")), Some(record(&format!("{n}{}", "m".repeat(215_000)))));
+    }
+    server.put(account, "after", "all");
+    assert_eq!(exported(&server.crash().host, account).0.values().filter(|block| block.len() > 1_900).count(), 40);
+}

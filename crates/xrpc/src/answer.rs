@@ -80,7 +80,7 @@ impl From<Unsettled> for Error {
     fn from(unsettled: Unsettled) -> Self {
         match unsettled {
             Unsettled::Full | Unsettled::Overtaken | Unsettled::Busy => busy(unsettled.to_string()),
-            Unsettled::Stopped(_) => Self::new(Name::InternalServerError, unsettled.to_string()),
+            Unsettled::Stopped(_) | Unsettled::Numbers => Self::new(Name::InternalServerError, unsettled.to_string()),
         }
     }
 }

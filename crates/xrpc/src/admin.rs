@@ -1,15 +1,10 @@
-//! `com.atproto.admin`, and the operator's own methods: both with the administrator's password.
-
-mod operator;
-mod view;
-
-pub use operator::{announce, backup, change_account, create_account, get_account, list_accounts, status};
+//! `com.atproto.admin`: what tools of the protocol do with accounts, with the administrator's password.
 
 use crate::answer;
 use crate::call::Call;
 use crate::error::{Error, Name, Result};
 use highwater_pds::lifecycle::Change;
-use highwater_pds::{Account, Fact, credentials};
+use highwater_pds::{Account, credentials};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
@@ -19,7 +14,7 @@ const REPO: &str = "com.atproto.admin.defs#repoRef";
 const INFOS_MAX: usize = 100;
 
 /// An account by its DID, erased ones included.
-pub(super) fn account(call: &Call, did: &str) -> Result<Account> {
+fn account(call: &Call, did: &str) -> Result<Account> {
     let row = call.context.host.state(|state| state.by_did(did).cloned());
     row.ok_or_else(|| Error::new(Name::RepoNotFound, "there is no such account here"))
 }
@@ -104,7 +99,7 @@ pub async fn update_subject_status(mut call: Call) -> Result {
     let takedown = takedown.map(|takedown| if takedown.applied { Change::TakeDown } else { Change::Restore });
     let deactivated = deactivated.map(|change| if change.applied { Change::Deactivate } else { Change::Reactivate });
     for change in [takedown, deactivated].into_iter().flatten() {
-        call.context.host.change(id, change).await?;
+        call.context.change(id, change).await?;
     }
     answer::json(&status_of(&account(&call, &did)?))
 }
@@ -119,7 +114,7 @@ pub async fn delete_account(mut call: Call) -> Result {
     call.admin()?;
     let Named { did } = call.json().await?;
     let id = account(&call, &did)?.id;
-    call.context.host.change(id, Change::Erase).await?;
+    call.context.change(id, Change::Erase).await?;
     Ok(crate::server::nothing())
 }
 
@@ -136,6 +131,6 @@ pub async fn update_account_password(mut call: Call) -> Result {
     let id = account(&call, &did)?.id;
     let hash = call.auth()?.passwords.hash(&password, call.context.draw_16()).await?;
     let change = credentials::Change::Password(hash);
-    call.context.host.fact(id, Fact::Credentials(id, change)).await?;
+    call.context.keep(id, change).await?;
     Ok(crate::server::nothing())
 }

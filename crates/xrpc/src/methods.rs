@@ -128,19 +128,6 @@ methods! {
         "Gives an account another password, and ends its sessions.";
     "com.atproto.admin.updateSubjectStatus" Procedure "the operator" crate::admin::update_subject_status,
         "Takes an account down or deactivates it, or undoes that.";
-    "highwater.pds.announce" Procedure "the operator" crate::admin::announce,
-        "Tells relays of active accounts once more, two frames for each; a dry run only counts them.";
-    "highwater.pds.backup" Procedure "the operator" crate::admin::backup,
-        "Copies the server's data into an empty directory of its machine, while it runs.";
-    "highwater.pds.changeAccount" Procedure "the operator" crate::admin::change_account,
-        "Activates, locks, lifts, takes down, restores, deactivates, reactivates, erases or decommissions an account.";
-    "highwater.pds.createAccount" Procedure "the operator" crate::admin::create_account,
-        "Makes an account with a drawn handle and password where none are given.";
-    "highwater.pds.getAccount" Query "the operator" crate::admin::get_account,
-        "Where an account stands, and what relays were told.";
-    "highwater.pds.listAccounts" Query "the operator" crate::admin::list_accounts,
-        "All accounts, in the order in which they were made, page by page.";
-    "highwater.pds.status" Query "the operator" crate::admin::status, "The server's figures.";
     "_health" Query "anyone" crate::pages::health, "Whether the server serves, and its version.";
 }
 

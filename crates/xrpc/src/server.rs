@@ -5,7 +5,6 @@ mod app_password;
 mod service_auth;
 mod session;
 
-pub(crate) use account::handle;
 pub use account::{activate_account, check_account_status, create_account, deactivate_account};
 pub use app_password::{create_app_password, list_app_passwords, revoke_app_password};
 pub use service_auth::get_service_auth;

@@ -7,7 +7,7 @@
 //! forgot would make the token that a client holds by then a stranger.
 
 use crate::auth::{Access, Gatekeeper, Scope};
-use crate::call::Call;
+use crate::call::{self, Call};
 use crate::context::Context;
 use crate::error::{Error, Name, Result};
 use crate::jose::{SessionClaims, SessionKey, TokenError, TokenScope};
@@ -18,7 +18,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use highwater_host::{Host, Unsettled};
 use highwater_pds::credentials::{Change, Grant, Issued, SessionId};
-use highwater_pds::{Account, Fact};
+use highwater_pds::{Account, AccountId, Fact, lifecycle};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use std::fmt;
@@ -307,6 +307,20 @@ impl Call {
 }
 
 impl Context {
+    /// Has a change of an account's credentials become durable. Its turn is built where it may wait for another one.
+    pub(crate) async fn keep(&self, id: AccountId, change: Change) -> Result<()> {
+        let host = self.host.clone();
+        call::blocking(move || host.fact(id, Fact::Credentials(id, change))).await?.await?;
+        Ok(())
+    }
+
+    /// Changes where an account stands. The turn signs, and may read the disk.
+    pub(crate) async fn change(&self, id: AccountId, change: lifecycle::Change) -> Result<()> {
+        let host = self.host.clone();
+        call::blocking(move || host.change(id, change)).await?.await?;
+        Ok(())
+    }
+
     /// Who opens sessions.
     /// # Errors
     /// `AuthMissing` if nobody does.
@@ -327,7 +341,7 @@ impl Context {
         may_have_sessions(&row)?;
         let id = SessionId(self.draw_16());
         let change = Change::SessionOpened { id, grant, at: host.now() };
-        host.fact(row.id, Fact::Credentials(row.id, change)).await?;
+        self.keep(row.id, change).await?;
         // The lock may have come meanwhile.
         let row = host.state(|state| state.by_did(did).cloned()).ok_or_else(ended)?;
         may_have_sessions(&row)?;

@@ -17,14 +17,14 @@ use serde_json::json;
 /// `com.atproto.server.activateAccount`
 pub async fn activate_account(call: Call) -> Result {
     let access = call.owner()?;
-    call.context.host.change(access.account, Change::Reactivate).await?;
+    call.context.change(access.account, Change::Reactivate).await?;
     Ok(super::nothing())
 }
 
 /// `com.atproto.server.deactivateAccount`
 pub async fn deactivate_account(call: Call) -> Result {
     let access = call.owner()?;
-    call.context.host.change(access.account, Change::Deactivate).await?;
+    call.context.change(access.account, Change::Deactivate).await?;
     Ok(super::nothing())
 }
 
@@ -85,7 +85,7 @@ struct New {
 }
 
 /// A handle that an account of this server may have.
-pub(crate) fn handle(call: &Call, text: &str) -> Result<Handle> {
+fn handle(call: &Call, text: &str) -> Result<Handle> {
     let text = text.to_ascii_lowercase();
     if text.parse::<Handle>().is_err() {
         return Err(Error::new(Name::InvalidHandle, "this is no handle"));
@@ -118,7 +118,8 @@ pub async fn create_account(mut call: Call) -> Result {
     })?;
     let host = &call.context.host;
     let new = NewAccount { handle: Some(handle), password_hash: Some(hash), curve: Curve::K256, activate: true };
-    let id = host.create_account(new).await?;
+    let making = host.clone();
+    let id = call::blocking(move || making.create_account(new)).await?.await?;
     let did = host.state(|state| state.accounts.get(&id).map(|account| account.did.to_string()));
     let (account, tokens) = call.context.open_session(&did.unwrap_or_default(), Grant::Full).await?;
     told_with(&call, &account, &tokens)

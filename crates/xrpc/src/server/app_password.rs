@@ -5,7 +5,6 @@ use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::passwords::{app_password, keep_app_password};
 use crate::sessions::may_act;
-use highwater_pds::Fact;
 use highwater_pds::credentials::{APP_PASSWORD_NAME_BYTES_MAX, APP_PASSWORDS_MAX, Change};
 use serde::Deserialize;
 use serde_json::json;
@@ -37,11 +36,10 @@ pub async fn create_app_password(mut call: Call) -> Result {
             "an account has {APP_PASSWORDS_MAX} app passwords at the most: revoke one"
         )));
     }
-    let host = &call.context.host;
     let password = app_password([call.context.draw(), call.context.draw()]);
-    let kept = keep_app_password(&password, call.context.draw_16(), privileged, host.now());
+    let kept = keep_app_password(&password, call.context.draw_16(), privileged, call.context.host.now());
     let change = Change::AppPasswordCreated(name.clone(), kept.clone());
-    host.fact(row.id, Fact::Credentials(row.id, change)).await?;
+    call.context.keep(row.id, change).await?;
     // Somebody else may have taken the name meanwhile.
     if call.row(access)?.credentials.app_passwords.get(&name) != Some(&kept) {
         return Err(taken());
@@ -70,8 +68,7 @@ pub async fn revoke_app_password(mut call: Call) -> Result {
     let Named { name } = call.json().await?;
     let row = call.row(access)?;
     if row.credentials.app_passwords.contains_key(&name) {
-        let change = Change::AppPasswordRevoked(name);
-        call.context.host.fact(row.id, Fact::Credentials(row.id, change)).await?;
+        call.context.keep(row.id, Change::AppPasswordRevoked(name)).await?;
     }
     Ok(super::nothing())
 }

@@ -6,8 +6,8 @@ use crate::error::{Error, Name, Result};
 use crate::names;
 use crate::passwords::{fits_app_password, is_app_password};
 use crate::sessions::{Tokens, may_have_sessions};
+use highwater_pds::Account;
 use highwater_pds::credentials::{AppPassword, Change, Grant, Refresh};
-use highwater_pds::{Account, Fact};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -102,7 +102,7 @@ pub async fn refresh_session(call: Call) -> Result {
         Refresh::Gave(issued) => issued,
         Refresh::Rotates => {
             let change = Change::SessionRotated { id, from, at: now };
-            host.fact(account.id, Fact::Credentials(account.id, change)).await?;
+            call.context.keep(account.id, change).await?;
             // Somebody else may have rotated first, or ended the session, or locked the account.
             account = row()?;
             may_have_sessions(&account)?;
@@ -129,7 +129,7 @@ pub async fn delete_session(call: Call) -> Result {
         account.credentials.sessions.contains_key(&claims.session).then_some(account.id)
     });
     if let Some(id) = open {
-        host.fact(id, Fact::Credentials(id, Change::SessionClosed(claims.session))).await?;
+        call.context.keep(id, Change::SessionClosed(claims.session)).await?;
     }
     Ok(super::nothing())
 }

@@ -4,6 +4,7 @@ use crate::home::{CHEAP, Home, PASSWORD, refused};
 use crate::server::COLLECTION;
 use crate::wire::{self, Answer};
 use highwater_pds::Account;
+use highwater_pds::lifecycle::Change;
 use serde_json::{Value, json};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR and so on";
@@ -185,19 +186,19 @@ fn an_account_that_is_not_active_serves_no_blobs_and_takes_none() {
     let picture = artist.upload("image/png", PNG);
     artist.put("one", &[&picture]).ok();
     for (stop, go, name, upload) in [
-        ("lock", "lift", "RepoSuspended", "AccountTakedown"),
-        ("takeDown", "restore", "RepoTakendown", "AccountTakedown"),
-        ("deactivate", "reactivate", "RepoDeactivated", "AccountDeactivated"),
+        (Change::Lock, Change::Lift, "RepoSuspended", "AccountTakedown"),
+        (Change::TakeDown, Change::Restore, "RepoTakendown", "AccountTakedown"),
+        (Change::Deactivate, Change::Reactivate, "RepoDeactivated", "AccountDeactivated"),
     ] {
         artist.home.change(&artist.account, stop);
         for answer in [artist.get(&picture), artist.list("")] {
-            assert_eq!(answer.refused(), refused(400, name), "{stop}");
+            assert_eq!(answer.refused(), refused(400, name), "{stop:?}");
         }
-        assert_eq!(artist.send("image/png", PNG).refused(), refused(401, upload), "{stop}");
+        assert_eq!(artist.send("image/png", PNG).refused(), refused(401, upload), "{stop:?}");
         artist.home.change(&artist.account, go);
-        assert_eq!(artist.get(&picture).body, PNG, "{go}");
+        assert_eq!(artist.get(&picture).body, PNG, "{go:?}");
     }
-    artist.home.change(&artist.account, "erase");
+    artist.home.change(&artist.account, Change::Erase);
     for answer in [artist.get(&picture), artist.list("")] {
         assert_eq!(answer.refused(), refused(400, "RepoNotFound"));
     }

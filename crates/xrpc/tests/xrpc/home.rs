@@ -3,9 +3,11 @@
 use crate::server::{COLLECTION, Server, ZONE};
 use crate::wire::{self, Answer};
 use highwater_base::{Clock, Millis};
-use highwater_host::Host;
+use highwater_host::{Host, NewAccount};
 use highwater_pds::Account;
-use highwater_xrpc::passwords::Cost;
+use highwater_pds::lifecycle::Change;
+use highwater_repo::key::Curve;
+use highwater_xrpc::passwords::{Cost, Hash};
 use highwater_xrpc::{Auth, AuthOptions, Options};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -51,6 +53,7 @@ pub fn auth(host: &Host, cost: Cost) -> Auth {
 
 pub struct Home {
     pub server: Server,
+    cost: Cost,
     pub clock: Arc<SetClock>,
 }
 
@@ -77,7 +80,7 @@ impl Home {
         let clock = SetClock::new();
         let server =
             Server::guarded(change, |_| (), Arc::clone(&clock) as Arc<dyn Clock>, |host| Arc::new(auth(host, cost)));
-        Self { server, clock }
+        Self { server, cost, clock }
     }
 
     /// Calls a method with a token; a procedure if there is an input.
@@ -103,8 +106,14 @@ impl Home {
 
     /// An active account that has the password.
     pub fn account(&self) -> Account {
-        let told = self.admin("highwater.pds.createAccount", Some(json!({ "password": PASSWORD }))).ok();
-        self.row(told["did"].as_str().expect("a DID"))
+        self.new_account(true)
+    }
+
+    pub fn new_account(&self, activate: bool) -> Account {
+        let hash = Hash::of(PASSWORD.as_bytes(), [1; 16], self.cost).to_string();
+        let new = NewAccount { handle: None, password_hash: Some(hash), curve: Curve::K256, activate };
+        let id = self.server.host.create_account(new).wait().expect("made");
+        self.server.row(id)
     }
 
     pub fn row(&self, did: &str) -> Account {
@@ -131,9 +140,8 @@ impl Home {
         self.call("com.atproto.repo.createRecord", token, Some(input))
     }
 
-    pub fn change(&self, account: &Account, change: &str) -> Value {
-        let input = json!({ "account": account.did.as_str(), "change": change });
-        self.admin("highwater.pds.changeAccount", Some(input)).ok()
+    pub fn change(&self, account: &Account, change: Change) {
+        self.server.change(account, change);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::home::{Home, PASSWORD, Session, refused};
 use highwater_pds::credentials::{APP_PASSWORDS_MAX, SESSIONS_MAX};
+use highwater_pds::lifecycle::{Announce, Change};
 use highwater_xrpc::passwords::Cost;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ fn an_unknown_name_and_a_wrong_password_get_the_same_answer() {
     assert_eq!(wrong.refused(), refused(401, "AuthenticationRequired"));
     let long = "x".repeat(10_000);
     let erased = home.account();
-    home.change(&erased, "erase");
+    home.change(&erased, Change::Erase);
     for (identifier, password) in [
         ("nobody.pds.test", PASSWORD),
         ("did:web:nobody.pds.test", PASSWORD),
@@ -130,10 +131,10 @@ fn a_lock_cuts_off_tokens_that_have_not_expired_and_a_lift_gives_them_back() {
     let home = Home::new();
     let account = home.account();
     let session = home.login(account.handle.as_str(), PASSWORD);
-    for (stop, go) in [("lock", "lift"), ("takeDown", "restore")] {
+    for (stop, go) in [(Change::Lock, Change::Lift), (Change::TakeDown, Change::Restore)] {
         home.change(&account, stop);
         let cut_off = refused(401, "AccountTakedown");
-        assert_eq!(home.post(&account, &session.access).refused(), cut_off, "{stop}");
+        assert_eq!(home.post(&account, &session.access).refused(), cut_off, "{stop:?}");
         assert_eq!(home.call("com.atproto.server.getSession", &session.access, None).refused(), cut_off);
         assert_eq!(home.try_refresh(&session.refresh).refused(), cut_off);
         assert_eq!(home.try_login(account.handle.as_str(), PASSWORD).refused(), cut_off);
@@ -142,9 +143,9 @@ fn a_lock_cuts_off_tokens_that_have_not_expired_and_a_lift_gives_them_back() {
         let service = "com.atproto.server.getServiceAuth?aud=did:web:a.example&lxm=com.example.method";
         assert_eq!(home.call(service, &session.access, None).refused(), cut_off);
         home.change(&account, go);
-        assert_eq!(home.post(&account, &session.access).status, 200, "{go}");
+        assert_eq!(home.post(&account, &session.access).status, 200, "{go:?}");
     }
-    home.change(&account, "erase");
+    home.change(&account, Change::Erase);
     for answer in [home.post(&account, &session.access), home.try_refresh(&session.refresh)] {
         assert_eq!(answer.refused(), refused(400, "ExpiredToken"), "nothing is left of it");
     }
@@ -175,14 +176,12 @@ fn a_deactivated_account_logs_in_to_come_back_and_does_nothing_else() {
 #[test]
 fn an_account_that_is_not_active_yet_or_went_elsewhere_has_no_sessions() {
     let home = Home::new();
-    let input = json!({ "password": PASSWORD, "activate": false });
-    let told = home.admin("highwater.pds.createAccount", Some(input)).ok();
-    let handle = told["handle"].as_str().expect("a handle");
+    let account = home.new_account(false);
+    let handle = account.handle.as_str();
     assert_eq!(home.try_login(handle, PASSWORD).refused(), refused(401, "AccountDeactivated"));
-    let account = home.row(told["did"].as_str().expect("a DID"));
-    home.change(&account, "activate");
+    home.change(&account, Change::Activate(Announce::OnActivation));
     let session = home.login(handle, PASSWORD);
-    home.change(&account, "decommission");
+    home.change(&account, Change::Decommission);
     assert_eq!(home.post(&account, &session.access).refused(), refused(401, "AccountDeactivated"));
     assert_eq!(home.try_login(handle, PASSWORD).refused(), refused(401, "AccountDeactivated"));
 }

@@ -127,38 +127,6 @@ pub fn commit(
     Ok(draft)
 }
 
-/// Sets a repository to a commit whose blocks beyond it are stored already: the end of an import. Relays are told if they hear of
-/// the account at all and it is active; otherwise its activation or its next lift tells them.
-/// # Errors
-/// [`Refused`].
-pub fn reset(account: &Account, fresh: &Fresh, at: Micros) -> Result<Draft, Refused> {
-    if account.standing.erased {
-        return Err(Refused::Erased);
-    }
-    if account.head.is_some_and(|head| fresh.commit.rev <= head.rev) {
-        return Err(Refused::Stale(fresh.commit.rev));
-    }
-    let mut draft = Draft::new(at);
-    if account.position() == Some(Position::Active) {
-        if account.announced != Some(Position::Active) {
-            draft = tell_position(draft, account, Position::Active);
-        }
-        return Ok(tell_fresh(draft, account, fresh));
-    }
-    Ok(draft.part(Part::Alone {
-        account: account.id,
-        head: head_of(&fresh.commit, fresh.cid, false),
-        sections: fresh.archive.slice(fresh.stored.clone()),
-    }))
-}
-
-/// A change of an account's credentials or blobs.
-/// # Errors
-/// [`Refused::Erased`].
-pub fn fact(account: &Account, fact: Fact, at: Micros) -> Result<Draft, Refused> {
-    if account.standing.erased { Err(Refused::Erased) } else { Ok(Draft::new(at).fact(fact)) }
-}
-
 /// Whether an account may write now.
 /// # Errors
 /// Why not.

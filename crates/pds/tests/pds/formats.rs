@@ -10,7 +10,6 @@ use highwater_pds::restore::Marker;
 use highwater_pds::sequence::SEQ_MAX;
 use highwater_pds::{
     Account, AccountId, Draft, Entry, Fact, Part, Position, Record, Sequence, Standing, State, Status, credentials,
-    turn,
 };
 use highwater_repo::{Cid, Codec, Tid};
 use std::path::Path;
@@ -85,8 +84,7 @@ fn state() -> State {
         Fact::SessionSecret { sealed: true, secret: Bytes::from_static(&[9; 48]) },
         Fact::Credentials(AccountId(1), credentials::Change::Password("$argon2id$".to_owned())),
     ] {
-        let draft = turn::fact(server.account("a"), fact, server.now).expect("it may");
-        server.append(&draft).expect("it lives");
+        server.append(&Draft::new(server.now).fact(fact)).expect("it lives");
     }
     server.state
 }

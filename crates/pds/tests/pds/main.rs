@@ -7,5 +7,6 @@ mod lifecycle;
 mod model;
 mod reports;
 mod restores;
+mod seed;
 mod server;
 mod transcripts;

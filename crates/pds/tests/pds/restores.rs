@@ -1,6 +1,6 @@
 //! Restores that die anywhere, and what an operator may leave and is told.
 
-use crate::server::{Server, Stopped, follower, key};
+use crate::server::{Server, Stopped, follower};
 use highwater_pds::boot::{self, Warning, Witness};
 use highwater_pds::frame::Kind;
 use highwater_pds::lifecycle::{Announce, Change};
@@ -144,15 +144,6 @@ fn the_same_copy_can_be_put_back_twice() {
 }
 
 #[test]
-fn a_start_without_a_marker_signs_nothing() {
-    let mut server = restored();
-    server.directory.marker = None;
-    let signed = server.signed.len();
-    server.boot().expect("it lives");
-    assert_eq!(server.signed.len(), signed);
-}
-
-#[test]
 fn numbers_leave_room_for_thousands_of_restores_and_no_raise_passes_their_end() {
     let mut server = Server::new();
     server.create("a", Some(Announce::OnActivation));
@@ -237,21 +228,4 @@ fn the_report_lists_who_was_announced_as_active() {
     let names: Vec<&str> = rows.iter().map(|row| row.did.as_str()).collect();
     assert_eq!(names, ["did:web:a.pds.test", "did:web:e.pds.test"]);
     assert_eq!(rows[0].rev, server.account("a").head.expect("one").rev);
-}
-
-/// The fresh commit names the same data and verifies, at a revision above the lost run's.
-#[test]
-fn a_fresh_commit_names_the_restored_data_and_verifies() {
-    let mut server = restored();
-    let lost = server.signed.keys().filter(|(account, _)| *account == server.id("a")).map(|(_, rev)| *rev).max();
-    server.replay();
-    let before = server.account("a").head.expect("one");
-    server.boot().expect("it lives");
-    let after = server.account("a").head.expect("one");
-    assert_eq!(after.data, before.data);
-    assert!(Some(after.rev) > lost);
-    let block = server.directory.blocks[&after.commit].clone();
-    let commit = highwater_repo::Commit::decode(block).expect("a commit");
-    assert_eq!(commit.verify(&key(server.id("a")).public()), Ok(()));
-    assert_eq!((commit.rev, commit.data), (after.rev, after.data));
 }

@@ -10,6 +10,7 @@ use crate::queue::Turn;
 use crate::shared::Shared;
 use crate::slot::{Slot, lock};
 use crate::turn::row_now;
+use crate::windows::Windows;
 use crate::worker::is_crowded;
 use highwater_pds::{Account, AccountId, Draft, Part};
 use highwater_repo::mst::{Step, TreeError, Walk};
@@ -90,7 +91,7 @@ fn copy(shared: &Arc<Shared>, slot: &Arc<Slot>, row: &Account, (claim, may_wait)
     let copying = Copying { shared, slot, row, chain: Arc::default() };
     let front = row.blocks.end;
     let tree = tree(shared, slot, row)?;
-    let windows = RefCell::default();
+    let windows = RefCell::new(Windows::new(row.blocks.front..row.blocks.end));
     let blocks = AccountBlocks::open(shared, slot, row.blocks)?.through(&windows);
     let piece_bytes = PIECE_BYTES.min(shared.options.log.segment_bytes as usize / 4);
     let (mut piece, mut seen) = (Vec::with_capacity(piece_bytes), BTreeSet::new());

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use highwater_pds::{AccountId, Head};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -106,7 +107,7 @@ pub(crate) fn begin(shared: &Arc<Shared>, id: AccountId) -> Result<Export, ReadE
     // From here on blocks that this commit needs stay where they are.
     slot.exports.fetch_add(1, Ordering::AcqRel);
     let made = open(shared, &slot, id);
-    let (head, export) = match made {
+    let (head, export, used) = match made {
         Ok(made) => made,
         Err(error) => {
             slot.exports.fetch_sub(1, Ordering::AcqRel);
@@ -116,7 +117,7 @@ pub(crate) fn begin(shared: &Arc<Shared>, id: AccountId) -> Result<Export, ReadE
     };
     let made = Made {
         export,
-        windows: RefCell::default(),
+        windows: RefCell::new(Windows::new(used)),
         chunks: VecDeque::new(),
         first: 0,
         kept_bytes: 0,
@@ -133,12 +134,13 @@ fn open(
     shared: &Arc<Shared>,
     slot: &Arc<Slot>,
     id: AccountId,
-) -> Result<(Head, highwater_repo::export::Export), ReadError> {
+) -> Result<(Head, highwater_repo::export::Export, Range<u64>), ReadError> {
     let (head, row) = crate::read::served(shared, id)?;
     let blocks = AccountBlocks::open(shared, slot, row.blocks)?;
     let commit = blocks.get(&head.commit)?;
     let tree = tree(shared, slot, &row)?;
-    Ok((head, highwater_repo::export::Export::new(&head.commit, &commit, &tree)))
+    let export = highwater_repo::export::Export::new(&head.commit, &commit, &tree);
+    Ok((head, export, row.blocks.front..row.blocks.end))
 }
 
 fn release(shared: &Shared) {

@@ -8,6 +8,7 @@ use crate::layout::{Paths, decode_layout, read_floor};
 use crate::open::{begin_store, load, load_object, share};
 use crate::options::{Options, Seams};
 use crate::shared::{EVENTS, Fault, Shared};
+use crate::windows::Windows;
 use bytes::{Bytes, BytesMut};
 use highwater_base::codec::{DecodeError, Reader};
 use highwater_pds::record::decode_event;
@@ -150,7 +151,7 @@ fn frames(shared: &Shared, verified: &mut Verified) {
 /// Goes through a repository: the signature, every node, every record.
 fn repository(shared: &Arc<Shared>, account: &Account, head: &Head, records: &mut u64) -> Result<(), String> {
     let slot = shared.slots.get(account.id);
-    let windows = RefCell::default();
+    let windows = RefCell::new(Windows::new(account.blocks.front..account.blocks.end));
     let explain = |error: ReadError| error.to_string();
     let blocks = AccountBlocks::open(shared, &slot, account.blocks).map_err(explain)?.through(&windows);
     let commit = Commit::decode(blocks.get(&head.commit).map_err(explain)?).map_err(|error| error.to_string())?;

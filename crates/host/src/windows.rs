@@ -6,27 +6,40 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Bytes of a window: a read of that many costs little more than one of a block.
-const WINDOW_BYTES: u64 = 128 << 10;
 /// Bytes behind a window that are read with it, so that few blocks are cut.
 const OVERLAP_BYTES: u64 = 8 << 10;
-/// Windows that are kept, the last used ones: four mebibytes.
-const WINDOWS_MAX: usize = 32;
+/// Bytes of an object of which all is kept once it was read: of most repositories, so that nothing of them is read twice, in
+/// whatever order it lies there. With eight exports that is 192 MiB at the most.
+const WHOLE_BYTES_MAX: u64 = 24 << 20;
 
 /// The windows of one object.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Windows {
     /// By their number: bytes, and when they were used last.
     kept: BTreeMap<u64, (Bytes, u64)>,
     uses: u64,
+    /// Nothing lies below.
+    front: u64,
+    window_bytes: u64,
+    windows_max: usize,
 }
 
 impl Windows {
+    /// For an object of which these bytes are in use.
+    pub fn new(used: Range<u64>) -> Self {
+        // Of the log whole frames are read, so that large windows cost little more; of a large object small ones are kept, since
+        // its parts are needed in any order.
+        let whole = used.end - used.start <= WHOLE_BYTES_MAX;
+        let (window_bytes, windows_max) = if whole { (1 << 20, 26) } else { (128 << 10, 64) };
+        Self { kept: BTreeMap::new(), uses: 0, front: used.start, window_bytes, windows_max }
+    }
+
     /// A range of the object.
     pub fn read(&mut self, shared: &Shared, object: u64, range: Range<u64>) -> Result<Bytes, Fault> {
-        let number = range.start / WINDOW_BYTES;
-        let start = number * WINDOW_BYTES;
-        if range.end > start + WINDOW_BYTES + OVERLAP_BYTES {
+        let number = range.start / self.window_bytes;
+        let (start, end) = (number * self.window_bytes, (number + 1) * self.window_bytes + OVERLAP_BYTES);
+        let start = start.max(self.front);
+        if range.start < start || range.end > end {
             return shared.read(object, range);
         }
         self.uses += 1;
@@ -40,14 +53,10 @@ impl Windows {
             *used = self.uses;
             return Ok(found);
         }
-        // The front of an object lies within a window.
-        let bytes = match shared.read_some(object, start, WINDOW_BYTES + OVERLAP_BYTES)? {
-            bytes if bytes.is_empty() => return shared.read(object, range),
-            bytes => bytes,
-        };
+        let bytes = shared.read_some(object, start, end - start)?;
         let found = slice(&bytes, start);
         self.kept.insert(number, (bytes, self.uses));
-        if self.kept.len() > WINDOWS_MAX
+        if self.kept.len() > self.windows_max
             && let Some(oldest) = self.kept.iter().min_by_key(|(_, (_, used))| *used).map(|(number, _)| *number)
         {
             self.kept.remove(&oldest);

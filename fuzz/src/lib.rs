@@ -296,3 +296,8 @@ mod tests;
 pub fn xrpc_token(data: &[u8]) {
     std::hint::black_box(highwater_xrpc::jose::token_anything(data));
 }
+
+/// A query, the input of a method that writes, or messages of a subscriber.
+pub fn xrpc_request(data: &[u8]) {
+    std::hint::black_box(highwater_xrpc::anything::request_anything(data));
+}

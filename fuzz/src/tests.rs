@@ -38,6 +38,7 @@ const TARGETS: &[Target] = &[
     ("http_json", crate::http_json, &[]),
     ("client_answer", crate::client_answer, &[]),
     ("xrpc_token", crate::xrpc_token, &[]),
+    ("xrpc_request", crate::xrpc_request, &[]),
 ];
 
 /// Variants of each seed; `HIGHWATER_SEEDS` asks for so many times more.

@@ -74,7 +74,6 @@ names! {
     RateLimitExceeded 429 "The address or the account asked too often; `RateLimit-Reset` says from when on it may again.";
     InternalServerError 500 "The server failed. Whether something was written is not known.";
     MethodNotImplemented 501 "There is no such method here.";
-    UpstreamFailure 502 "Another server, which the request needs, failed.";
     NotEnoughResources 503 "The server has too much to do, or stops, or its disk is full. Nothing was written; try again later.";
 }
 

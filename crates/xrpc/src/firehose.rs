@@ -12,6 +12,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
+pub use message::Incoming;
 pub use places::Places;
 
 use crate::call::Call;

@@ -17,6 +17,7 @@
 //! - `repo`, `sync`: records, as their owner writes them and anybody reads them; repositories, as relays read them
 //! - `firehose`: the stream's sockets
 //! - `names`, `pages`: DID documents and handles by the host that is asked; the pages beside the methods
+//! - [`anything`]: the readers of requests, for fuzzers
 //! - `answer`, `cors`: what answers have in common; what browsers are told
 //!
 //! # Invariants
@@ -28,6 +29,7 @@
 
 mod admin;
 mod answer;
+pub mod anything;
 pub mod auth;
 mod blobs;
 pub mod call;

@@ -4,4 +4,4 @@ mod read;
 mod write;
 
 pub use read::{describe_repo, get_record, list_records};
-pub use write::{apply_writes, create_record, delete_record, put_record};
+pub use write::{apply_writes, create_record, delete_record, put_record, write_anything};

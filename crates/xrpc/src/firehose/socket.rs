@@ -67,14 +67,14 @@ where
     let mut pings = interval_at(Instant::now() + ping, ping);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let patience = Duration::from_millis(options.write_idle_ms_max);
-    // When the subscriber took something, or had nothing to take.
-    let mut progress = Instant::now();
+    // While there is something to take: since when the subscriber took none of it.
+    let mut waiting: Option<Instant> = None;
     let mut unflushed = false;
     tokio::pin!(stop);
     let (last, code, reason) = loop {
-        if outgoing.is_empty() && !unflushed {
-            progress = Instant::now();
-        }
+        let waits = !outgoing.is_empty() || unflushed;
+        waiting = waits.then(|| waiting.unwrap_or_else(Instant::now));
+        let since = waiting.unwrap_or_else(Instant::now);
         tokio::select! {
             reason = &mut stop => break (None, GOING_AWAY, reason),
             read = reader.read(&mut buffer) => match read {
@@ -97,8 +97,8 @@ where
                     }
                 }
             },
-            wrote = write(&mut writer, &mut outgoing, &mut unflushed), if !outgoing.is_empty() || unflushed => match wrote {
-                Ok(()) => progress = Instant::now(),
+            wrote = write(&mut writer, &mut outgoing, &mut unflushed), if waits => match wrote {
+                Ok(()) => waiting = None,
                 Err(_) => return Ended::Gone,
             },
             next = frames.next(), if outgoing.wants_messages() => match next {
@@ -106,7 +106,7 @@ where
                 Next::End(last, code, reason) => break (last, code, reason),
             },
             _ = pings.tick() => outgoing.ping(),
-            () = sleep_until(progress + patience), if !outgoing.is_empty() || unflushed => return Ended::Stalled,
+            () = sleep_until(since + patience), if waits => return Ended::Stalled,
         }
     };
     let last = (last, code, reason);

@@ -78,6 +78,21 @@ async fn a_peer_that_takes_nothing_for_two_minutes_is_gone() {
     drop(peer);
 }
 
+/// The time in which there was nothing to take was counted as time in which nothing was taken.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_had_nothing_to_take_for_hours_is_not_gone_when_something_comes() {
+    let (frames, queue) = mpsc::unbounded_channel();
+    let (ours, mut peer) = duplex(BETWEEN_BYTES);
+    let options = StreamOptions { ping_ms: 360_000_000, ..StreamOptions::default() };
+    let serving = tokio::spawn(async move { serve(ours, Played(queue), &options, pending()).await });
+    for _ in 0..30 {
+        sleep(Duration::from_secs(3_600)).await;
+        frames.send(vec![Bytes::from_static(b"new")]).expect("taken");
+        assert_eq!(read(&mut peer).await.1, b"new");
+    }
+    assert!(!serving.is_finished());
+}
+
 /// Whoever takes a little is slow, not gone: the host counts how far it is behind.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_takes_a_little_now_and_then_is_not_gone() {

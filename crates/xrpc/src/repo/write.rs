@@ -241,3 +241,23 @@ fn encode(collection: &str, value: Value) -> Result<bytes::Bytes> {
     data::decode(encoded.clone()).map_err(|error| Error::invalid(error.to_string()))?;
     Ok(encoded)
 }
+
+/// Reads bytes as the input of each method; whether one of them took it.
+pub fn write_anything(data: &[u8]) -> bool {
+    let create = serde_json::from_slice(data).is_ok_and(|input: CreateRecord| taken(&input.collection, input.record));
+    let put = serde_json::from_slice(data).is_ok_and(|input: PutRecord| taken(&input.collection, input.record));
+    let delete = serde_json::from_slice::<DeleteRecord>(data).is_ok();
+    let apply = serde_json::from_slice(data).is_ok_and(|input: ApplyWrites| {
+        let mut writes = input.writes.into_iter();
+        writes.all(|write| write.value.is_none_or(|value| taken(&write.collection, value)))
+    });
+    create || put || delete || apply
+}
+
+/// Whether a record is taken; what is taken reads back as it was.
+fn taken(collection: &str, value: Value) -> bool {
+    let Ok(encoded) = encode(collection, value) else { return false };
+    let again = data::decode(encoded.clone()).ok().and_then(|value| encode(collection, value).ok());
+    assert_eq!(again, Some(encoded), "a record has one encoding");
+    true
+}

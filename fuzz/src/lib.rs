@@ -301,3 +301,12 @@ pub fn xrpc_token(data: &[u8]) {
 pub fn xrpc_request(data: &[u8]) {
     std::hint::black_box(highwater_xrpc::anything::request_anything(data));
 }
+
+/// A key file, and a secret under a key: each is read or refused.
+pub fn host_secret(data: &[u8]) {
+    use highwater_host::Sealer as _;
+    use highwater_host::seal::KeyFile;
+    const KEY: &[u8] = include_bytes!("../corpus/host_secret/key");
+    let key = KeyFile::parse(data).or_else(|| KeyFile::parse(KEY));
+    std::hint::black_box(key.and_then(|key| key.open(data)));
+}

@@ -37,6 +37,7 @@ const TARGETS: &[Target] = &[
     ("http_request", crate::http_request, &[]),
     ("http_json", crate::http_json, &[]),
     ("client_answer", crate::client_answer, &[]),
+    ("host_secret", crate::host_secret, &[]),
     ("xrpc_token", crate::xrpc_token, &[]),
     ("xrpc_request", crate::xrpc_request, &[]),
 ];

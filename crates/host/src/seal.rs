@@ -95,14 +95,19 @@ impl KeyFile {
         Self { id, cipher: XChaCha20Poly1305::new(&Key::from(key)) }
     }
 
+    /// The key in the text of a key file, if it is one.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        (text.len() <= FILE_BYTES_MAX).then(|| decode(text)).flatten().map(Self::new)
+    }
+
     /// The key in a file.
     /// # Errors
     /// [`KeyFileError`].
     pub fn read(disk: &dyn Disk, path: &Path) -> Result<Self, KeyFileError> {
         let io = |error| KeyFileError::Io { path: path.to_path_buf(), error };
         let text = files::read(disk, path).map_err(io)?.ok_or_else(|| KeyFileError::Missing(path.to_path_buf()))?;
-        let key = (text.len() <= FILE_BYTES_MAX).then(|| decode(&text)).flatten();
-        key.map(Self::new).ok_or_else(|| KeyFileError::Form(path.to_path_buf()))
+        Self::parse(&text).ok_or_else(|| KeyFileError::Form(path.to_path_buf()))
     }
 
     /// Draws a key and writes it into a new file, durably.
@@ -188,6 +193,15 @@ mod tests {
             hex(&sealed),
             "01242424242424242424242424242424242424242424242424c47ea4000d5629d24c2784c9993d270e95d79bba7717cb0c"
         );
+    }
+
+    #[test]
+    fn a_key_file_reads_as_another_implementation_writes_it() {
+        const TEXT: &[u8] =
+            b"highwater-key-1 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f 8b8a07b6\n";
+        assert_eq!(KeyFile::parse(TEXT).expect("a key").id(), 0x22832050f603857f);
+        let later = [b"highwater-key-2".as_slice(), &TEXT[15..]].concat();
+        assert!(KeyFile::parse(&later).is_none(), "a later version is refused");
     }
 
     #[test]

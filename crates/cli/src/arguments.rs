@@ -1,7 +1,8 @@
 //! The command line.
 
-use crate::config::KEYS;
+use crate::config;
 use crate::manage::arguments::{AccountCommand, KeyCommand, PlanCommand};
+use crate::pds::arguments::PdsCommand;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -56,6 +57,9 @@ pub enum Tool {
     /// Make, list and change plans
     #[command(subcommand)]
     Plan(PlanCommand),
+    /// Run accounts of the AT Protocol: make and stop them, tell relays, back up and restore
+    #[command(subcommand)]
+    Pds(PdsCommand),
     /// Take a backup of a server, running or stopped, or check one
     #[command(args_conflicts_with_subcommands = true)]
     Backup(BackupArguments),
@@ -79,7 +83,8 @@ pub enum Tool {
     /// Say that a stopped server's data directory was put back from an older copy
     ///
     /// Every stream begins a new history at the next start, so that whoever wrote more than the copy holds learns of it
-    /// instead of going on. Run it once for each restore, before the server starts.
+    /// instead of going on; and relays are told of every account anew. Run it once for each restore, before the server
+    /// starts.
     MarkRestored(MarkRestoredArguments),
 }
 
@@ -155,10 +160,12 @@ impl Args for ServeArguments {
             .long("print-config")
             .action(clap::ArgAction::SetTrue)
             .help("Print every setting with its origin, and end");
-        KEYS.iter().fold(command.arg(file).arg(print), |command, key| {
+        config::keys().fold(command.arg(file).arg(print), |command, key| {
             let default = if key.default.is_empty() { "none" } else { key.default };
             let help = format!("{} [default: {default}] [env: {}]", key.help, key.variable());
-            command.arg(Arg::new(key.name).long(key.flag()).value_name(key.name.to_uppercase()).help(help))
+            command.arg(
+                Arg::new(key.name).long(key.flag()).value_name(key.flag().replace('-', "_").to_uppercase()).help(help),
+            )
         })
     }
 
@@ -173,7 +180,7 @@ impl FromArgMatches for ServeArguments {
         Ok(Self {
             config: matches.get_one::<String>("config").map(PathBuf::from),
             print_config: matches.get_flag("print_config"),
-            flags: KEYS.iter().filter_map(|key| flag(key.name)).collect(),
+            flags: config::keys().filter_map(|key| flag(key.name)).collect(),
         })
     }
 

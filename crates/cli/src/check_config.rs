@@ -2,6 +2,7 @@
 //! opening its data.
 
 use crate::arguments::ServeArguments;
+use crate::config::PdsSettings;
 use crate::exit;
 use crate::output;
 use crate::serve::{self, Planned};
@@ -11,6 +12,7 @@ use highwater_disk::{OsDisk, SystemClock};
 use highwater_http::Tls;
 use highwater_node::ColdOptions;
 use highwater_node::cold::probe;
+use highwater_pds::names::Zone;
 use serde::Serialize;
 use std::path::Path;
 
@@ -26,6 +28,16 @@ struct Found {
     object_store: Option<String>,
     /// The cluster that it belongs to; absent until a server used it.
     object_store_cluster: Option<String>,
+    /// The accounts of the AT Protocol, if there are to be any.
+    pds: Option<FoundPds>,
+}
+
+#[derive(Serialize)]
+struct FoundPds {
+    /// Absent if none is set and no listener is this machine's alone.
+    zone: Option<String>,
+    url: Option<String>,
+    relays: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -76,6 +88,11 @@ pub fn run(arguments: &ServeArguments, json: bool) -> Result<()> {
     if !data_exists {
         planned.iter().try_for_each(|listener| listener.check_keys(false)).map_err(exit::wrong)?;
     }
+    let pds = settings.pds().map_err(exit::wrong)?;
+    if let Some(pds) = &pds {
+        pds.check_files().map_err(exit::wrong)?;
+        notes.extend(pds.notes(&config.data));
+    }
     let cluster = config.cold.as_ref().map(|cold| owner_of(cold, &config.data)).transpose()?.flatten();
     let found = Found {
         data: config.data.display().to_string(),
@@ -84,6 +101,7 @@ pub fn run(arguments: &ServeArguments, json: bool) -> Result<()> {
         listeners: planned.iter().map(found_listener).collect(),
         object_store: config.cold.as_ref().map(|cold| cold.store.0.place()),
         object_store_cluster: cluster,
+        pds: pds.map(|pds| found_pds(&pds, &planned)),
     };
     warn(&found);
     if json { output::json(&found) } else { print(&found) }
@@ -121,6 +139,15 @@ fn owner_of(cold: &ColdOptions, data: &Path) -> Result<Option<String>> {
     probe(cold, &OsDisk::new(), data).map_err(anyhow::Error::msg)
 }
 
+fn found_pds(pds: &PdsSettings, planned: &[Planned]) -> FoundPds {
+    let zone = pds.zone_at(serve::local(planned));
+    FoundPds {
+        url: pds.url_public.clone().or_else(|| zone.as_ref().map(Zone::endpoint)),
+        zone: zone.map(|zone| zone.to_string()),
+        relays: pds.relays.clone(),
+    }
+}
+
 fn found_listener(planned: &Planned) -> FoundListener {
     FoundListener {
         address: planned.address.to_string(),
@@ -153,6 +180,13 @@ fn print(found: &Found) -> Result<()> {
         }
         if let Some(FoundCertificate { file, until: Some(until), .. }) = &listener.certificate {
             rows.push(("certificate", format!("{file}, until {until}")));
+        }
+    }
+    if let Some(FoundPds { zone, url, relays }) = &found.pds {
+        let named = zone.as_deref().zip(url.as_deref()).map(|(zone, url)| format!("{zone}  reached at {url}"));
+        rows.push(("zone", named.unwrap_or_else(|| "none: pds.zone is not set, so no accounts are served".to_owned())));
+        if !relays.is_empty() {
+            rows.push(("relays", relays.join(", ")));
         }
     }
     if let Some(place) = &found.object_store {

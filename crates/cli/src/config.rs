@@ -1,8 +1,10 @@
 //! The server's settings: one table of keys gives the flags, the environment, the file, the help and the reference.
 
 mod listeners;
+mod pds;
 
 pub use listeners::{ListenerSettings, TlsFiles};
+pub use pds::PdsSettings;
 
 use crate::object_store;
 use anyhow::{Context as _, Result, bail};
@@ -13,7 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// One setting.
 pub struct Key {
-    /// As in the file; the flag has hyphens instead, the environment variable capitals behind `HIGHWATER_`.
+    /// As in the file, where a table's name stands before the dot; the flag has hyphens instead, the environment variable
+    /// capitals behind `HIGHWATER_`.
     pub name: &'static str,
     /// What it is when nobody sets it.
     pub default: &'static str,
@@ -22,7 +25,12 @@ pub struct Key {
 }
 
 /// Every setting of `highwater serve`.
-pub const KEYS: [Key; 18] = [
+pub fn keys() -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().chain(&pds::KEYS)
+}
+
+/// The settings of no table.
+const KEYS: [Key; 18] = [
     Key { name: "data", default: "./highwater-data", help: "Directory that holds everything the server keeps" },
     Key {
         name: "listen",
@@ -109,12 +117,12 @@ const HOT_METADATA_BYTES_MIN: u64 = 4 << 20;
 impl Key {
     /// The flag, without its hyphens in front.
     pub fn flag(&self) -> String {
-        self.name.replace('_', "-")
+        self.name.replace(['_', '.'], "-")
     }
 
     /// The environment variable.
     pub fn variable(&self) -> String {
-        format!("HIGHWATER_{}", self.name.to_uppercase())
+        format!("HIGHWATER_{}", self.name.replace('.', "_").to_uppercase())
     }
 }
 
@@ -170,7 +178,7 @@ impl Settings {
             let set = candidates.into_iter().find_map(|(value, origin)| value.map(|value| (value, origin)));
             set.unwrap_or_else(|| (key.default.to_owned(), Origin::Default))
         };
-        Ok(Self { values: KEYS.iter().map(|key| (key.name, value(key))).collect(), tables })
+        Ok(Self { values: keys().map(|key| (key.name, value(key))).collect(), tables })
     }
 
     /// Reads the file of `--config`.
@@ -322,11 +330,18 @@ impl Settings {
             format!("{name} = {value}  # {origin}\n")
         };
         let of_listeners = |name: &str| !self.tables.is_empty() && ListenerSettings::KEYS.contains(&name);
-        let keys = self.values.iter().filter(|(name, _)| !of_listeners(name)).map(line);
+        let of_pds = self.values.iter().filter_map(|(name, value)| Some((name.strip_prefix(TABLE_PDS)?, value)));
+        let of_pds = of_pds.map(|(name, value)| line((&name, value)));
+        let plain =
+            self.values.iter().filter(|(name, _)| !of_listeners(name) && !name.starts_with(TABLE_PDS)).map(line);
+        let keys = plain.chain(std::iter::once("\n[pds]\n".to_owned())).chain(of_pds);
         let tables = self.tables.iter().map(|table| format!("\n[[listener]]  # {}\n{table}", Origin::File));
         keys.chain(tables).collect()
     }
 }
+
+/// How the names of the settings of the accounts begin, which have a table of their own.
+const TABLE_PDS: &str = "pds.";
 
 /// The values that a file gives to keys, and its tables of listeners.
 type FileContent = (BTreeMap<&'static str, String>, Vec<toml::Table>);
@@ -341,18 +356,27 @@ fn read_file(table: &toml::Table) -> Result<FileContent> {
             }
             continue;
         }
+        if name == "pds" {
+            let inside = value.as_table().context("pds is not a table: write [pds], and its settings below it")?;
+            for (name, value) in inside {
+                let name = format!("{TABLE_PDS}{name}");
+                values.insert(known(&name)?.name, value_text(&name, value)?);
+            }
+            continue;
+        }
         if name == "listener" {
             bail!("the configuration file has [listener]: a listener is [[listener]], in two brackets each side");
         }
-        let Some(key) = KEYS.iter().find(|key| key.name == name) else {
-            let known = KEYS.map(|key| key.name).join(", ");
-            bail!(
-                "the configuration file sets {name}, which is no setting; the settings are {known}, and [[listener]]"
-            );
-        };
-        values.insert(key.name, value_text(name, value)?);
+        values.insert(known(name)?.name, value_text(name, value)?);
     }
     Ok((values, tables))
+}
+
+fn known(name: &str) -> Result<&'static Key> {
+    keys().find(|key| key.name == name).with_context(|| {
+        let known = keys().map(|key| key.name).collect::<Vec<_>>().join(", ");
+        format!("the configuration file sets {name}, which is no setting; the settings are {known}, and [[listener]]")
+    })
 }
 
 /// A value as a flag would give it.

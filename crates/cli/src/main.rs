@@ -11,6 +11,7 @@ mod manage;
 mod mark_restored;
 mod object_store;
 mod output;
+mod pds;
 mod serve;
 mod stream;
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Tool::Key(command) => manage::key(command),
         Tool::Account(command) => manage::account(command),
         Tool::Plan(command) => manage::plan(command),
+        Tool::Pds(command) => pds::run(command),
         Tool::MarkRestored(arguments) => mark_restored::run(&arguments),
     };
     match result {

@@ -3,8 +3,11 @@
 use crate::arguments::MarkRestoredArguments;
 use crate::exit::{self, Status};
 use crate::output;
+use crate::pds;
+use crate::serve;
 use anyhow::Result;
 use highwater_disk::{OsDisk, SystemRandom};
+use highwater_host::layout::Paths;
 use highwater_node::restored::{self, Marked, RestoredError};
 use serde::Serialize;
 
@@ -16,6 +19,8 @@ struct Report {
     groups: u32,
     history_pending: bool,
     replaced: bool,
+    /// The number of the accounts' restore, if the directory has accounts.
+    pds: Option<String>,
 }
 
 /// Marks the directory, or notes that it was moved.
@@ -28,14 +33,21 @@ pub fn run(arguments: &MarkRestoredArguments) -> Result<()> {
         groups,
         history_pending,
         replaced,
+        pds: None,
     };
-    let report = if arguments.moved {
+    let mut report = if arguments.moved {
         let cluster = restored::moved(&disk, data).map_err(of)?;
         report(cluster.cluster_id, cluster.groups, false, false)
     } else {
         let Marked { cluster_id, groups, again } = restored::mark(&disk, data, &mut SystemRandom).map_err(of)?;
         report(cluster_id, groups, true, again)
     };
+    let accounts = data.join(serve::pds::DIRECTORY);
+    if !arguments.moved && Paths::new(&accounts).layout().is_file() {
+        // Accounts have a directory and a mark of their own, and one word of the operator's is for both.
+        let (id, _) = pds::mark_restored(&accounts, None)?;
+        report.pds = Some(format!("{id:016x}"));
+    }
     if arguments.json {
         return output::json(&report);
     }
@@ -49,6 +61,11 @@ pub fn run(arguments: &MarkRestoredArguments) -> Result<()> {
          every stream gets another token, and every owner of a database stops with `history`, one that lost nothing, too.",
         report.data, report.groups
     );
+    if report.pds.is_some() {
+        println!(
+            "The accounts of the AT Protocol are marked too: relays are told of every account anew. Then: highwater pds announce"
+        );
+    }
     Ok(())
 }
 

@@ -30,6 +30,16 @@ pub struct Managed {
 }
 
 impl Client {
+    /// Reads a resource of any server, with further headers and at most so many bytes.
+    /// # Errors
+    /// Why there is no whole answer, for people.
+    pub fn fetch(&self, url: &str, headers: Vec<(&'static str, String)>, bytes_max: u64) -> Result<Managed, String> {
+        let request =
+            Request { method: Method::GET, url: url.to_owned(), headers, body: None, answer_bytes_max: bytes_max };
+        let (_, reply) = self.exchange(&request);
+        reply.map(|reply| Managed { status: reply.status, body: reply.body })
+    }
+
     /// Sends one request below `/v1`. `request_id` makes one that creates something repeatable.
     /// # Errors
     /// Why there is no whole answer, for people; the request may have been carried out.

@@ -105,6 +105,11 @@ impl Sequence {
         (cursor > *below && cursor <= *end).then_some(*end)
     }
 
+    /// Ranges that no frame has a number in, in order: each lies above its first number, and reaches up to its second.
+    pub fn gaps(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.gaps.iter().map(|(below, end)| (*below, *end))
+    }
+
     /// Forgets gaps that end below the oldest number that is kept.
     pub fn forget_gaps(&mut self, oldest: u64) {
         self.gaps.retain(|_, end| *end >= oldest);

@@ -18,6 +18,7 @@
 //! - `firehose`: the stream's sockets
 //! - `names`, `pages`: DID documents and handles by the host that is asked; the pages beside the methods
 //! - [`anything`]: the readers of requests, for fuzzers
+//! - [`operator`]: what an operator asks, behind the keys of the server that mounts it
 //! - `answer`, `cors`: what answers have in common; what browsers are told
 //!
 //! # Invariants
@@ -41,6 +42,7 @@ pub mod jose;
 pub mod limits;
 pub mod methods;
 mod names;
+pub mod operator;
 pub mod options;
 mod pages;
 pub mod passwords;

@@ -1,6 +1,6 @@
 //! The page of settings is made from their table.
 
-use super::KEYS;
+use super::keys;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,8 @@ The settings of `highwater serve`. Each can be given in four ways; the first of 
 4. its default.
 
 `highwater serve --print-config` prints every setting with its value and where that comes from, as a file that sets the
-same, and ends. A file with a key that is not in this table is refused, so that a misspelt one does not go unnoticed.
+same, and ends. A file with a key that is not in this table is refused, so that a misspelt one does not go unnoticed. What
+stands before the dot of a key is its table in the file.
 
 ";
 
@@ -33,9 +34,9 @@ log_bytes_max = 2147483648
 ## Several listeners
 
 In place of `listen`, `tls_certificate`, `tls_key`, `behind_proxy` and `public_url`, a file may have a table for each
-listener, with its own `address` and `services`: `streams` is `/v1/stream`, and `admin` is everything else. Without
-`services` it has both. `/healthz` and `/readyz` are on every listener. Listeners without `streams` have places for
-connections of their own, so that an operator gets in when the others are full.
+listener, with its own `address` and `services`: `streams` is `/v1/stream`, `xrpc` is `/xrpc` and `/.well-known`, and
+`admin` is everything else. Without `services` it has all. `/healthz` and `/readyz` are on every listener. Listeners with
+`admin` alone have places for connections of their own, so that an operator gets in when the others are full.
 
 ```toml
 data = \"/var/lib/highwater\"
@@ -52,6 +53,34 @@ address = \"127.0.0.1:4437\"
 services = [\"admin\"]
 ```
 
+## Accounts of the AT Protocol
+
+The settings of the table `[pds]`. With a zone or a public URL no listener is open any more: every request to streams and
+to the administration needs a key. What is below `/xrpc` and `/.well-known` needs none of this server's.
+
+```toml
+data = \"/var/lib/highwater\"
+
+[[listener]]
+address = \"0.0.0.0:443\"
+services = [\"xrpc\"]
+tls_certificate = \"/etc/highwater/wildcard.pem\"
+tls_key = \"/etc/highwater/wildcard.key\"
+
+[[listener]]
+address = \"127.0.0.1:4437\"
+services = [\"streams\", \"admin\"]
+
+[pds]
+zone = \"pds.example.com\"
+contact = \"operator@example.com\"
+relays = [\"https://bsky.network\"]
+check_on_boot = true
+witness_path = \"/etc/highwater/pds.witness\"
+```
+
+## Who is reached
+
 A listener that other machines reach is served with keys alone, and with TLS or behind a proxy that has it; without, the
 server does not start and says what is missing. `highwater check-config` tells as much without starting it.
 
@@ -66,7 +95,7 @@ fn path() -> PathBuf {
 #[test]
 fn the_page_of_settings_has_every_key_of_the_table() {
     let mut page = format!("{ABOVE}| key | flag | variable | default | meaning |\n| --- | --- | --- | --- | --- |\n");
-    for key in &KEYS {
+    for key in keys() {
         let (name, flag, variable, default, help) = (key.name, key.flag(), key.variable(), key.default, key.help);
         let default = if default.is_empty() { "none".to_owned() } else { format!("`{default}`") };
         page.push_str(&format!("| `{name}` | `--{flag}` | `{variable}` | {default} | {help} |\n"));
@@ -90,4 +119,5 @@ fn the_example_on_the_page_has_no_unknown_keys() {
     let settings: Vec<_> = examples.map(resolve).collect();
     assert_eq!(settings[0].log_bytes_max().expect("in range"), 2 << 30);
     assert_eq!(settings[1].listeners().expect("two listeners").len(), 2);
+    assert!(settings[2].pds().expect("sound").expect("enabled").is_public());
 }

@@ -16,13 +16,13 @@ pub use key::run as key;
 pub use plan::run as plan;
 
 /// A server, and the right to manage it.
-struct Server {
+pub struct Server {
     client: Client,
     url: String,
 }
 
 impl Server {
-    fn new(target: &Target) -> Result<Self> {
+    pub fn new(target: &Target) -> Result<Self> {
         let mut options = Options::from_environment();
         if let Some(key) = &target.key {
             options.token = TokenSource::fixed(key);
@@ -31,16 +31,16 @@ impl Server {
         Ok(Self { client, url: target.url.trim_end_matches('/').to_owned() })
     }
 
-    fn get(&self, path: &str) -> Result<Value> {
+    pub fn get(&self, path: &str) -> Result<Value> {
         self.ask(Verb::Get, path, None, None)
     }
 
-    fn change(&self, verb: Verb, path: &str, body: &Value) -> Result<Value> {
+    pub fn change(&self, verb: Verb, path: &str, body: &Value) -> Result<Value> {
         self.ask(verb, path, None, Some(body))
     }
 
     /// Asks, and gives the answer, or an error that says what came instead and what to do.
-    fn ask(&self, verb: Verb, path: &str, request_id: Option<&str>, body: Option<&Value>) -> Result<Value> {
+    pub fn ask(&self, verb: Verb, path: &str, request_id: Option<&str>, body: Option<&Value>) -> Result<Value> {
         let url = format!("{}{path}", self.url);
         let text = body.map(Value::to_string);
         let answer = self.client.manage(verb, &url, request_id, text.as_deref().map(str::as_bytes));
@@ -70,7 +70,7 @@ impl Server {
 }
 
 /// Prints rows under a heading, in columns.
-fn columns(heading: &[&str], rows: &[Vec<String>]) -> Result<()> {
+pub fn columns(heading: &[&str], rows: &[Vec<String>]) -> Result<()> {
     use std::io::Write as _;
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).chain([heading[column].len()]).max();
     let widths: Vec<usize> = (0..heading.len()).map(|column| width(column).unwrap_or(0)).collect();
@@ -89,7 +89,7 @@ fn joined(list: &Value, none: &str) -> String {
     if texts.is_empty() { none.to_owned() } else { texts.join(",") }
 }
 
-fn text(value: &Value) -> String {
+pub fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),
@@ -98,7 +98,7 @@ fn text(value: &Value) -> String {
 }
 
 /// A path segment of a URL; names and ids are clean, and what people type may not be.
-fn segment(text: &str) -> String {
+pub fn segment(text: &str) -> String {
     let clean = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     text.bytes().map(|b| if clean(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }

@@ -16,6 +16,8 @@ pub struct Planned {
     pub address: SocketAddr,
     /// Its certificate.
     pub tls: Option<Tls>,
+    /// Whether the server has accounts of the AT Protocol that others are meant to reach.
+    accounts_public: bool,
 }
 
 impl Planned {
@@ -23,14 +25,14 @@ impl Planned {
     ///
     /// # Errors
     /// If the address names nothing, the certificate cannot be used, or keys would cross the network in the clear.
-    pub async fn new(settings: ListenerSettings) -> Result<Self> {
+    pub async fn new(settings: ListenerSettings, accounts_public: bool) -> Result<Self> {
         let name = &settings.name;
         let address = resolve(&settings.address).await.with_context(|| {
             format!("{name}: an address is a host or an address and a port, such as 127.0.0.1:4437 or 0.0.0.0:443")
         })?;
         let load = |files: &crate::config::TlsFiles| Tls::load(&files.certificate, &files.key);
         let tls = settings.tls.as_ref().map(load).transpose().with_context(|| name.clone())?;
-        let planned = Self { settings, address, tls };
+        let planned = Self { settings, address, tls, accounts_public };
         if !planned.is_local() && planned.tls.is_none() && planned.settings.proxies.is_empty() {
             return Err(exit::with(
                 Status::Wrong,
@@ -46,13 +48,18 @@ impl Planned {
     }
 
     /// Whether only this machine reaches it.
-    fn is_local(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()
     }
 
     /// Whether it answers without a key for as long as there are no keys: what only this machine reaches, and nobody
     /// passes on.
     pub fn is_open(&self) -> bool {
+        self.is_direct() && !self.accounts_public
+    }
+
+    /// Whether only this machine reaches it, and nobody passes it on.
+    pub fn is_direct(&self) -> bool {
         self.is_local() && self.settings.proxies.is_empty() && self.settings.url_public.is_none()
     }
 
@@ -65,6 +72,13 @@ impl Planned {
             return Ok(());
         }
         let name = &self.settings.name;
+        if self.is_direct() {
+            bail!(
+                "pds.zone or pds.public_url is set, and there are no keys: accounts that others reach are not managed by \
+                 whoever is on this machine ({name}). Make a key with {HOW_KEY}, and start again. To try accounts out on \
+                 this machine alone, leave out pds.zone and pds.public_url"
+            );
+        }
         if self.is_local() {
             bail!(
                 "{name} is passed on to others (behind_proxy or public_url is set), and there are no keys: it would be \
@@ -150,7 +164,8 @@ mod tests {
     /// What becomes of a file's first listener: open, keyed, or refused with these words.
     async fn judge(file: &str, keys: bool) -> Result<bool> {
         let settings = Settings::resolve(&Default::default(), |_| None, Some(&file.parse()?))?;
-        let planned = Planned::new(settings.listeners()?.remove(0)).await?;
+        let accounts_public = settings.pds()?.is_some_and(|pds| pds.is_public());
+        let planned = Planned::new(settings.listeners()?.remove(0), accounts_public).await?;
         planned.check_keys(keys)?;
         Ok(planned.is_open())
     }
@@ -185,12 +200,25 @@ mod tests {
         }
     }
 
+    /// Accounts under a zone are reached by everybody, also where a proxy that nobody stated lets them in.
+    #[tokio::test]
+    async fn a_zone_ends_open_mode_and_localhost_does_not() {
+        const LISTEN: &str = "listen = \"127.0.0.1:0\"\n[pds]\n";
+        for public in ["zone = \"pds.example.com\"", "public_url = \"https://pds.example.com\""] {
+            let error = judge(&format!("{LISTEN}{public}"), false).await.expect_err(public).to_string();
+            assert!(error.contains("pds.zone") && error.contains("highwater key create"), "{error}");
+            assert!(!judge(&format!("{LISTEN}{public}"), true).await.unwrap(), "{public} takes keys");
+            assert!(judge(&format!("{LISTEN}{public}\nenabled = false"), false).await.unwrap(), "no accounts");
+        }
+        assert!(judge(&format!("{LISTEN}zone = \"localhost:4437\""), false).await.unwrap());
+    }
+
     #[tokio::test]
     async fn two_listeners_of_one_address_collide() {
         let planned = async |address: &str| {
             let file = format!("listen = \"{address}\"\nbehind_proxy = \"10.0.0.1\"");
             let settings = Settings::resolve(&Default::default(), |_| None, Some(&file.parse().unwrap())).unwrap();
-            Planned::new(settings.listeners().unwrap().remove(0)).await.unwrap()
+            Planned::new(settings.listeners().unwrap().remove(0), false).await.unwrap()
         };
         for (a, b, collide) in [
             ("127.0.0.1:9", "127.0.0.1:9", true),

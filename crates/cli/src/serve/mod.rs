@@ -3,6 +3,7 @@
 pub mod data;
 mod exposure;
 pub mod log;
+pub mod pds;
 mod supervisor;
 
 pub use exposure::Planned;
@@ -54,9 +55,10 @@ pub fn config(settings: &Settings) -> Result<Config> {
 
 /// The listeners of the settings, judged as far as they can be before the data is opened.
 pub async fn plan(settings: &Settings) -> Result<Vec<Planned>> {
+    let accounts_public = settings.pds().map_err(exit::wrong)?.is_some_and(|pds| pds.is_public());
     let mut planned = Vec::new();
     for listener in settings.listeners().map_err(exit::wrong)? {
-        let listener = Planned::new(listener).await?;
+        let listener = Planned::new(listener, accounts_public).await?;
         if let Some(other) = planned.iter().find(|other: &&Planned| other.collides(&listener)) {
             let (one, two) = (&other.settings.name, &listener.settings.name);
             return Err(exit::with(Status::Wrong, format!("{one} and {two} take the same port of the same address")));
@@ -64,6 +66,13 @@ pub async fn plan(settings: &Settings) -> Result<Vec<Planned>> {
         planned.push(listener);
     }
     Ok(planned)
+}
+
+/// The first listener that serves accounts and that this machine alone reaches: without a zone its port is part of their
+/// names.
+pub fn local(planned: &[Planned]) -> Option<std::net::SocketAddr> {
+    let mut local = planned.iter().filter(|listener| listener.settings.services.xrpc && listener.is_direct());
+    local.next().map(|listener| listener.address)
 }
 
 async fn serve(settings: &Settings) -> Result<()> {
@@ -78,6 +87,7 @@ async fn serve(settings: &Settings) -> Result<()> {
     }
     let refused = |keys| planned.iter().find_map(|listener| listener.check_keys(keys).err()).map(exit::wrong);
     let (refused_without_keys, certificates) = (refused(false), certificates(&planned));
+    let local = local(&planned);
     let mut listeners = Vec::new();
     for listener in planned {
         if let Some(doubt) = listener.settings.doubt() {
@@ -96,21 +106,38 @@ async fn serve(settings: &Settings) -> Result<()> {
         stop(node).await?;
         return Err(refused);
     }
+    // Before the first request: what a start owes to relays is durable when they come.
+    let accounts = pds::open(settings, &data, local).await?;
     greet(&listeners, &data, &handle, settings.log_is_json()?)?;
 
     let (stop_now, stopped) = tokio::sync::oneshot::channel::<()>();
     let lanes = Lanes::start().context("cannot start the threads that serve connections")?;
-    let server = Server::new(handle.clone(), options).over(lanes).serve(listeners, async {
+    let mut server = Server::new(handle.clone(), options).over(lanes);
+    if let Some(accounts) = &accounts {
+        server = server.beside(accounts.mounted.clone());
+    }
+    let server = server.serve(listeners, async {
         // Either end of the channel going away means the same: stop.
         let _ended = stopped.await;
     });
     let server = tokio::spawn(server);
+    if let Some(accounts) = &accounts {
+        accounts.begin();
+    }
     let failure = until_ended(&handle, &certificates).await?;
     supervisor::stopping();
     tracing::info!(event = "stopping", failure = failure.as_deref(), "waiting readers are answered, writes finish");
     let _receiver_gone = stop_now.send(());
+    if let Some(accounts) = &accounts {
+        accounts.part().await;
+    }
     server.await??;
+    let parted = match accounts {
+        Some(accounts) => accounts.stop().await,
+        None => Ok(()),
+    };
     stop(node).await?;
+    parted?;
     if let Some(failure) = failure {
         bail!("stopped because {failure}; start again to recover from the log");
     }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub const SOON: Duration = Duration::from_secs(30);
 
 /// Variables that would change what the programs under test do.
-const VARIABLES: [&str; 18] = [
+const VARIABLES: [&str; 22] = [
     "HIGHWATER_URL",
     "HIGHWATER_TOKEN",
     "HIGHWATER_TOKEN_FILE",
@@ -34,6 +34,10 @@ const VARIABLES: [&str; 18] = [
     "HIGHWATER_PUBLIC_URL",
     "HIGHWATER_CORS_ORIGINS",
     "HIGHWATER_OBJECT_STORE",
+    "HIGHWATER_PDS_ENABLED",
+    "HIGHWATER_PDS_ZONE",
+    "HIGHWATER_PDS_PUBLIC_URL",
+    "HIGHWATER_PDS_RELAYS",
 ];
 
 /// A folder below the build's own, because `/tmp` may be memory.

@@ -173,8 +173,11 @@ codes! {
         "The key was revoked, which is for good.",
         "Create another.";
     AlreadyExists "ALREADY_EXISTS" 409 None, "",
-        "An account or a plan with other settings has this name.",
+        "An account or a plan with other settings has this name, or an account of the AT Protocol ever had the handle.",
         "Change it with PATCH, or choose another name.";
+    AccountState "ACCOUNT_STATE" 409 None, "",
+        "An account of the AT Protocol stands where what was asked for cannot be done: it was erased, or is not active yet.",
+        "List the accounts, and see where it stands.";
     BucketTaken "BUCKET_TAKEN" 409 None, "",
         "A bucket belongs to another account.",
         "Take it from that account first.";

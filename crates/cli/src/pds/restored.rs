@@ -1,0 +1,107 @@
+//! `highwater pds mark-restored`: the operator's word that the accounts' directory is an older copy.
+
+use crate::exit::{self, Status};
+use crate::output;
+use anyhow::{Context as _, Result};
+use highwater_base::Random as _;
+use highwater_disk::{Disk as _, OsDisk, SystemRandom};
+use highwater_host::layout::Paths;
+use highwater_repo::Tid;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report {
+    directory: PathBuf,
+    id: String,
+    min_rev: Option<String>,
+    replaced: bool,
+}
+
+/// The directory of accounts in a data directory, or the directory itself if it is one.
+///
+/// # Errors
+/// If there is none.
+pub fn directory(data: &Path) -> Result<PathBuf> {
+    let inside = data.join("pds");
+    [inside, data.to_path_buf()].into_iter().find(|directory| Paths::new(directory).layout().is_file()).ok_or_else(
+        || {
+            exit::with(
+                Status::NotFound,
+                format!("{} has no accounts: there is no pds/pds.layout in it", data.display()),
+            )
+        },
+    )
+}
+
+/// Writes the marker. Returns its number, and whether there was one that no start had acted on.
+///
+/// # Errors
+/// If a server has the directory open, or the marker cannot be written.
+pub fn mark(directory: &Path, rev_min: Option<Tid>) -> Result<(u64, bool)> {
+    refuse_in_use(directory)?;
+    let replaced = Paths::new(directory).marker().exists();
+    let id = SystemRandom.next_u64();
+    highwater_host::mark_restored(&OsDisk::private_in(directory), directory, id, rev_min)?;
+    Ok((id, replaced))
+}
+
+/// Refuses a directory that a server has open.
+///
+/// # Errors
+/// If one has.
+pub fn refuse_in_use(directory: &Path) -> Result<()> {
+    let data = directory.parent().filter(|data| data.join("lock").exists());
+    if data.map(crate::serve::data::in_use).transpose()?.unwrap_or(false) {
+        let words = format!("{} is in use: a server has it open; stop it first", directory.display());
+        return Err(exit::with(Status::Later, words));
+    }
+    Ok(())
+}
+
+/// The revision of a flag.
+///
+/// # Errors
+/// If it is none.
+pub fn revision(text: Option<&str>) -> Result<Option<Tid>> {
+    let parse = |text: &str| {
+        text.parse::<Tid>().map_err(|_| {
+            exit::with(
+                Status::Wrong,
+                format!("--min-rev: {text:?} is no revision, which has 13 characters such as 3m5ugaxwn2s2k"),
+            )
+        })
+    };
+    text.map(parse).transpose()
+}
+
+/// Marks the directory and says what follows.
+pub fn run(data: &Path, min_rev: Option<&str>, json: bool) -> Result<()> {
+    let rev_min = revision(min_rev)?;
+    let directory = directory(data)?;
+    let (id, replaced) = mark(&directory, rev_min)?;
+    let id = format!("{id:016x}");
+    if json {
+        return output::json(&Report { directory, id, min_rev: rev_min.map(|rev| rev.to_string()), replaced });
+    }
+    let earlier = if replaced { " (in place of a mark that had not been acted on)" } else { "" };
+    println!(
+        "{}: marked as restored{earlier}. At the next start the stream's numbers go on above those of the lost run, and relays\n\
+         are told of every account anew before anybody is served. Then: highwater pds announce",
+        directory.display()
+    );
+    Ok(())
+}
+
+/// Whether a directory is there and empty, or not there at all.
+///
+/// # Errors
+/// The system's.
+pub fn is_empty(directory: &Path) -> Result<bool> {
+    match OsDisk::new().list(directory) {
+        Ok(names) => Ok(names.is_empty()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", directory.display())),
+    }
+}

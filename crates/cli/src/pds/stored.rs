@@ -1,0 +1,145 @@
+//! `highwater pds backup`, `restore` and `verify`: copies of the accounts as folders of files.
+
+use super::restored;
+use crate::exit::{self, Status};
+use crate::manage::arguments::Target;
+use crate::manage::{Server, text};
+use crate::output;
+use anyhow::{Context as _, Result};
+use highwater_client::Verb;
+use highwater_disk::{Disk, OpenMode, OsDisk, SystemClock, SystemRandom, create_directory_durably};
+use highwater_host::Seams;
+use highwater_host::layout::Paths;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes that are copied at a time.
+const PIECE_BYTES: u64 = 4 << 20;
+
+/// Has a running server copy its accounts.
+pub fn backup(to: &Path, target: &Target) -> Result<()> {
+    let to = std::path::absolute(to).with_context(|| format!("{} is no folder", to.display()))?;
+    let made = Server::new(target)?.change(Verb::Post, "/v1/pds/backup", &json!({ "to": to }))?;
+    if target.json {
+        return output::json(&made);
+    }
+    output::table(&[
+        ("backup", text(&made["backup"])),
+        ("files", text(&made["files"])),
+        ("bytes", output::bytes(made["bytes"].as_u64().unwrap_or(0))),
+    ])
+}
+
+/// Copies a backup into a data directory, and marks it.
+pub fn restore(backup: &Path, data: &Path, min_rev: Option<&str>, json: bool) -> Result<()> {
+    let rev_min = restored::revision(min_rev)?;
+    if !Paths::new(backup).layout().is_file() {
+        let words = format!("{} is no backup of accounts: there is no pds.layout in it", backup.display());
+        return Err(exit::with(Status::NotFound, words));
+    }
+    let directory = data.join("pds");
+    restored::refuse_in_use(&directory)?;
+    if !restored::is_empty(&directory)? {
+        let words = format!(
+            "{} is not empty: move it away first, and keep it until the restore is proven",
+            directory.display()
+        );
+        return Err(exit::with(Status::Failed, words));
+    }
+    let disk = OsDisk::private_in(data);
+    let mut done = (0, 0);
+    // The file that makes a directory one of accounts comes last.
+    let copied = copy_below(&disk, backup, &directory, &mut done).and_then(|()| {
+        let layout = Paths::new(&directory).layout();
+        copy(&disk, &Paths::new(backup).layout(), &layout)?;
+        disk.sync_directory(&directory)
+    });
+    copied.with_context(|| format!("{} was not restored; what lies there can be removed", directory.display()))?;
+    let (id, _) = restored::mark(&directory, rev_min)?;
+    let id = format!("{id:016x}");
+    if json {
+        return output::json(&json!({ "directory": directory, "files": done.0, "bytes": done.1, "id": id }));
+    }
+    output::table(&[
+        ("directory", directory.display().to_string()),
+        ("files", done.0.to_string()),
+        ("bytes", output::bytes(done.1)),
+        ("restore", id),
+    ])?;
+    eprintln!("highwater: start the server, read the restore report, and run highwater pds announce");
+    Ok(())
+}
+
+fn copy_below(disk: &OsDisk, from: &Path, to: &Path, done: &mut (u64, u64)) -> std::io::Result<()> {
+    create_directory_durably(disk, to)?;
+    for name in disk.list(from)? {
+        let (source, target) = (from.join(&name), to.join(&name));
+        if source.is_dir() {
+            copy_below(disk, &source, &target, done)?;
+        } else if source != Paths::new(from).layout() {
+            done.1 += copy(disk, &source, &target)?;
+            done.0 += 1;
+        }
+    }
+    disk.sync_directory(to)
+}
+
+fn copy(disk: &OsDisk, from: &Path, to: &Path) -> std::io::Result<u64> {
+    let (source, target) = (disk.open(from, OpenMode::Read)?, disk.open(to, OpenMode::CreateNew)?);
+    let (length, mut offset) = (source.length()?, 0);
+    while offset < length {
+        let mut piece = vec![0; PIECE_BYTES.min(length - offset) as usize];
+        source.read_exact_at(&mut piece, offset)?;
+        target.write_at(&piece, offset)?;
+        offset += piece.len() as u64;
+    }
+    target.sync_all()?;
+    Ok(length)
+}
+
+/// Reads a backup, or a stopped server's accounts, and checks all of it.
+pub fn verify(directory: &Path, encryption_file: Option<&Path>, json: bool) -> Result<()> {
+    let directory: PathBuf = restored::directory(directory)?;
+    restored::refuse_in_use(&directory)?;
+    let sealer = encryption_file.map(crate::serve::pds::sealer).transpose()?;
+    // Which zone it gives names in is no matter of what it holds.
+    let options = highwater_host::Options::new(&directory, "localhost:1");
+    let seams = Seams {
+        disk: Arc::new(OsDisk::private_in(&directory)),
+        clock: Arc::new(SystemClock::new()),
+        random: Box::new(SystemRandom),
+        sealer,
+    };
+    let found =
+        highwater_host::verify(options, seams).map_err(|error| exit::with(Status::Differs, error.to_string()))?;
+    if json {
+        output::json(&json!({
+            "directory": directory,
+            "accounts": found.accounts,
+            "repositories": found.repositories,
+            "records": found.records,
+            "events": found.frames,
+            "blobs": found.blobs,
+            "faults": found.faults,
+        }))?;
+    } else {
+        output::table(&[
+            ("directory", directory.display().to_string()),
+            ("accounts", found.accounts.to_string()),
+            ("repositories", found.repositories.to_string()),
+            ("records", found.records.to_string()),
+            ("events", found.frames.to_string()),
+            ("blobs", found.blobs.to_string()),
+            ("faults", found.faults.len().to_string()),
+        ])?;
+    }
+    if found.faults.is_empty() {
+        return Ok(());
+    }
+    let list: String = found.faults.iter().map(|fault| format!("\n  {fault}")).collect();
+    Err(exit::with(
+        Status::Differs,
+        format!("{} is damaged in {} places:{list}", directory.display(), found.faults.len()),
+    ))
+}

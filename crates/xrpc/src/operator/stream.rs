@@ -1,0 +1,141 @@
+//! The stream and what is kept, as its operator sees them; copies; relays.
+
+use super::{Announcer, Asked, Failure, Operator, Outcome, accounts, answer, blocking, read};
+use crate::context::Context;
+use axum::body::Body;
+use axum::extract::State;
+use highwater_pds::{AccountId, boot};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Accounts that relays have yet to hear of, of which the status lists so many.
+const UNANNOUNCED_MAX: usize = 100;
+
+/// Where an account can stand, in the protocol's words; `none` is one of which relays are not to hear yet.
+const POSITIONS: [&str; 6] = ["active", "suspended", "takendown", "deactivated", "deleted", "none"];
+
+/// How everything stands.
+pub fn status(context: &Context, announcer: &dyn Announcer) -> Value {
+    let host = &context.host;
+    let status = host.status();
+    let (gaps, events, unannounced, due) = host.state(|state| {
+        let due: Vec<AccountId> = boot::due(state).map(|account| account.id).collect();
+        let listed = due.iter().take(UNANNOUNCED_MAX).filter_map(|id| state.accounts.get(id)).map(accounts::describe);
+        let oldest = state.events.oldest().map_or(state.events.count, |point| point.ordinal);
+        let gaps: Vec<[u64; 2]> = state.sequence.gaps().map(|(below, end)| [below, end]).collect();
+        (gaps, state.events.count - oldest, listed.collect::<Vec<_>>(), due.len())
+    });
+    let by_position: Value = POSITIONS
+        .iter()
+        .map(|word| ((*word).to_owned(), json!(status.accounts.get(word).copied().unwrap_or(0))))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let report = status.restore.map(|(id, _, _)| host.paths().report(id).display().to_string());
+    json!({
+        "serving": status.ended.is_none(),
+        "failed": status.ended,
+        "zone": host.zone().to_string(),
+        "public_url": context.options.public_url,
+        "accounts": {
+            "count": status.accounts.values().sum::<u64>(),
+            "active": status.accounts.get("active").copied().unwrap_or(0),
+            "by_position": by_position,
+            "limit": host.options().account_limit,
+            "unannounced": due,
+            "unannounced_listed": unannounced,
+        },
+        "stream": {
+            "oldest": status.oldest.map(|(seq, _)| seq),
+            "oldest_ms": status.oldest.map(|(_, at)| at.0 / 1_000),
+            "newest": status.seq,
+            "ceiling": status.ceiling,
+            "gaps": gaps,
+            "events": events,
+            "bytes": status.events_bytes,
+            "memory_events": status.ring.0,
+            "memory_bytes": status.ring.1,
+        },
+        "subscribers": status.lags.iter().map(|behind| json!({ "behind": behind })).collect::<Vec<_>>(),
+        "log": {
+            "newest": status.lsn,
+            "bytes": status.log.log_bytes,
+            "syncs": status.log.syncs,
+            "refused": status.turns_refused,
+        },
+        "store": {
+            "bytes": status.store.file_bytes,
+            "dead_bytes": status.store.dead_bytes,
+            "index_bytes": status.store.index_bytes,
+            "applied": status.store.applied,
+            "checkpoints": status.checkpoints,
+            "checkpoint_error": status.checkpoint_error,
+            "disk_free_bytes": status.disk_free_bytes,
+        },
+        "restore": status.restore.map(|(id, accounts, done)| json!({
+            "id": format!("{id:016x}"), "accounts": accounts, "done": done, "report": report,
+        })),
+        "poke_pending": status.relay_poke_pending,
+        "relays": announcer.relays(),
+    })
+}
+
+/// `GET /v1/pds/status`
+pub(super) async fn status_page(State(operator): State<Operator>) -> Outcome {
+    Ok(answer(&blocking(move || status(&operator.context, &*operator.announcer)).await?))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Announcement {
+    #[serde(default)]
+    resync: bool,
+    #[serde(default)]
+    force: bool,
+}
+
+/// `POST /v1/pds/announce`
+pub(super) async fn announce(State(operator): State<Operator>, body: Body) -> Outcome {
+    let Announcement { resync, force } = read(body).await?;
+    let host = operator.context.host.clone();
+    let mut frames = 0;
+    if resync {
+        let live: Vec<AccountId> = host.state(|state| boot::live(state).map(|account| account.id).collect());
+        let resyncing = host.clone();
+        frames = blocking(move || {
+            let waiting: Vec<_> = live.into_iter().map(|account| resyncing.resync(account)).collect();
+            // One that was locked meanwhile is none to tell of.
+            waiting.into_iter().filter_map(|waiting| waiting.wait().ok()).count() as u64 * 2
+        })
+        .await?;
+        tracing::info!(event = "resync", frames, "an operator told of every active account once more");
+    }
+    let asked = blocking(move || operator.announcer.announce(&host, force)).await?;
+    let relays: Vec<Value> = asked
+        .into_iter()
+        .map(|Asked { url, outcome, message }| json!({ "url": url, "outcome": outcome, "message": message }))
+        .collect();
+    Ok(answer(&json!({ "frames": frames, "relays": relays })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Copy {
+    to: PathBuf,
+}
+
+/// `POST /v1/pds/backup`
+pub(super) async fn backup(State(operator): State<Operator>, body: Body) -> Outcome {
+    let Copy { to } = read(body).await?;
+    if !to.is_absolute() {
+        return Err(Failure::new(
+            "INVALID_REQUEST",
+            "the folder is named from the root on: it lies on the server's machine",
+        ));
+    }
+    let host = operator.context.host.clone();
+    let folder = to.clone();
+    let made = blocking(move || host.backup(&folder)).await??;
+    tracing::info!(event = "pds_backup", to = %to.display(), files = made.files, bytes = made.bytes, "a backup was made");
+    Ok(answer(&json!({ "backup": to, "applied": made.applied, "files": made.files, "bytes": made.bytes })))
+}

@@ -201,7 +201,7 @@ pub trait Source {
 }
 
 /// Who follows a stream.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Follower {
     options: Options,
     accounts: BTreeMap<Did, Account>,
@@ -235,6 +235,14 @@ impl Follower {
     /// Every account of which something is held, in order.
     pub fn accounts(&self) -> impl ExactSizeIterator<Item = (&Did, &Account)> {
         self.accounts.iter()
+    }
+
+    /// Accounts whose repository was asked for in vain, in order: whoever waits for no further event of theirs asks again, after
+    /// a while, and answers with [`Input::Repo`].
+    #[must_use]
+    pub fn lost(&self) -> Vec<Did> {
+        let lost = self.accounts.iter().filter(|(_, account)| account.is_given_up());
+        lost.map(|(did, _)| did.clone()).collect()
     }
 
     /// Takes what happened at a time; returns what was found and what is asked for, in order.

@@ -42,7 +42,7 @@ pub struct Record {
 }
 
 /// A repository that is not what the server has.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Lost {
     /// The newest revision that must be in the repository: that of a `#sync`, or of the commit that showed the loss.
     wanted: Option<Tid>,
@@ -53,7 +53,7 @@ struct Lost {
 }
 
 /// What is held of one account.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Account {
     position: Option<Position>,
     handle: Option<Handle>,
@@ -103,6 +103,10 @@ impl Account {
     #[must_use]
     pub fn is_synchronized(&self) -> bool {
         self.lost.is_none() && self.waiting.is_empty()
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.lost.as_ref().is_some_and(|lost| lost.asked.is_none())
     }
 
     pub(super) fn missed(&mut self) {
@@ -313,7 +317,7 @@ impl Account {
         }
     }
 
-    /// A repository as a whole, or that it is not to be had now: then the next event asks again.
+    /// A repository as a whole, or that it is not to be had now: then the next event asks again, or whoever asks by itself.
     pub(super) fn repo(&mut self, context: &Context<'_>, archive: Option<Bytes>, out: &mut Vec<Output>) {
         if self.position.is_some_and(|position| position.status() == Some(Status::Deleted)) {
             return;

@@ -224,7 +224,9 @@ fn an_export_that_fails_is_asked_for_again() {
         let message = server.write("one", &[create(number, 2)]);
         let asked = follower.step(BEGIN, Input::Message(message));
         assert_eq!(asked.last(), Some(&Output::GetRepo { did: did("one") }));
+        assert_eq!(follower.lost(), []);
         assert_eq!(follower.step(BEGIN, Input::Repo { did: did("one"), archive: None }), []);
+        assert_eq!(follower.lost(), [did("one")]);
     }
     server.write("one", &[create(4, 4)]);
     read_all(&mut follower, &mut server);

@@ -310,3 +310,21 @@ pub fn host_secret(data: &[u8]) {
     let key = KeyFile::parse(data).or_else(|| KeyFile::parse(KEY));
     std::hint::black_box(key.and_then(|key| key.open(data)));
 }
+
+/// The small files of a directory of accounts: one that is taken for something is that, byte for byte.
+pub fn host_files(data: &[u8]) {
+    use highwater_host::{backup, boot, layout};
+    let bytes = Bytes::copy_from_slice(data);
+    if let Ok(key) = layout::decode_layout(&bytes) {
+        assert_eq!(layout::encode_layout(key), data);
+    }
+    if let Ok(floor) = layout::decode_floor(&bytes) {
+        assert_eq!(layout::encode_floor(floor), data);
+    }
+    if let Ok(note) = backup::decode_note(&bytes) {
+        assert_eq!(backup::encode_note(&note), data);
+    }
+    if let Ok(witness) = boot::decode_witness(&bytes) {
+        assert_eq!(boot::encode_witness(&witness), data);
+    }
+}

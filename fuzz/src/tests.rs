@@ -34,6 +34,7 @@ const TARGETS: &[Target] = &[
     ("repo_node", crate::repo_node, &[]),
     ("pds_records", crate::pds_records, &["crates/pds/golden"]),
     ("pds_texts", crate::pds_texts, &[]),
+    ("host_files", crate::host_files, &["crates/host/golden"]),
     ("http_request", crate::http_request, &[]),
     ("http_json", crate::http_json, &[]),
     ("client_answer", crate::client_answer, &[]),

@@ -23,6 +23,15 @@ pub fn json<T: Serialize>(value: &T) -> Result {
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
+/// An answer of JSON with a secret in it, which nobody on the way keeps.
+/// # Errors
+/// As [`json`].
+pub fn secret<T: Serialize>(value: &T) -> Result {
+    let mut response = json(value)?;
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
 /// An answer that is an archive.
 pub fn archive(bytes: impl Into<axum::body::Body>) -> Response {
     ([(header::CONTENT_TYPE, CAR)], bytes.into()).into_response()

@@ -45,7 +45,7 @@ pub async fn create_app_password(mut call: Call) -> Result {
         return Err(taken());
     }
     let created = kept.created.to_string();
-    answer::json(&json!({ "name": name, "password": password, "createdAt": created, "privileged": privileged }))
+    answer::secret(&json!({ "name": name, "password": password, "createdAt": created, "privileged": privileged }))
 }
 
 /// `com.atproto.server.listAppPasswords`

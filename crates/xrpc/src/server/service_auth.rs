@@ -74,7 +74,7 @@ pub async fn get_service_auth(call: Call) -> Result {
         jti: format!("{:032x}", u128::from_be_bytes(call.context.draw_16())),
     };
     let key = signing_key(&call, &row)?;
-    answer::json(&json!({ "token": mint_service(&key, &claims) }))
+    answer::secret(&json!({ "token": mint_service(&key, &claims) }))
 }
 
 fn signing_key(call: &Call, row: &Account) -> Result<SigningKey> {

@@ -30,7 +30,7 @@ pub(super) fn told_with(call: &Call, account: &Account, tokens: &Tokens) -> Resu
     let mut told = told(call, account);
     told["accessJwt"] = tokens.access.as_str().into();
     told["refreshJwt"] = tokens.refresh.as_str().into();
-    answer::json(&told)
+    answer::secret(&told)
 }
 
 #[derive(Deserialize)]
@@ -51,12 +51,9 @@ fn kept(call: &Call, identifier: &str) -> Kept {
     let name = identifier.trim_start_matches('@').to_ascii_lowercase();
     let kept = call.context.host.state(|state| {
         let account = if name.starts_with("did:") { state.by_did(&name) } else { state.by_handle(&name) }?;
-        let credentials = account.credentials.clone();
-        Some(Kept {
-            did: account.did.to_string(),
-            hash: credentials.password,
-            app_passwords: credentials.app_passwords,
-        })
+        let credentials = &account.credentials;
+        let (hash, app_passwords) = (credentials.password.clone(), credentials.app_passwords.clone());
+        Some(Kept { did: account.did.to_string(), hash, app_passwords })
     });
     kept.unwrap_or_default()
 }

@@ -14,7 +14,9 @@ fn an_account_logs_in_by_its_handle_or_its_did_and_is_told_what_clients_need() {
     let home = Home::new();
     let account = home.account();
     for identifier in [account.handle.as_str(), account.did.as_str(), &account.handle.as_str().to_uppercase()] {
-        let told = home.try_login(identifier, PASSWORD).ok();
+        let answer = home.try_login(identifier, PASSWORD);
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "nobody on the way keeps tokens");
+        let told = answer.ok();
         assert_eq!((&told["did"], &told["handle"]), (&json!(account.did.as_str()), &json!(account.handle.as_str())));
         assert_eq!((&told["active"], told.get("status")), (&json!(true), None));
         assert_eq!(told["didDoc"]["service"][0]["id"], "#atproto_pds");

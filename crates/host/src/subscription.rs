@@ -9,8 +9,10 @@ use crate::shared::{EVENTS, Fault, Shared};
 use bytes::Bytes;
 use highwater_base::codec::Reader;
 use highwater_pds::cursor::{self, Start};
-use highwater_pds::frame;
+use highwater_pds::frame::{self, Kind};
 use highwater_pds::record::{EVENT_HEAD_BYTES, decode_event};
+use highwater_pds::{AccountId, State};
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -44,6 +46,11 @@ pub struct Subscription {
     behind: u64,
     /// Events before this place were there when it came: of those of erased accounts some are left out.
     came: u64,
+    /// Accounts of which something was left out. What they wrote after it came, and before they were erased, is left out as well:
+    /// it would not follow what was sent before.
+    left_out: BTreeSet<AccountId>,
+    /// How many events there were when the last of them was found.
+    left_out_until: u64,
     /// Since when frames count as live: how many events there were when it first read from memory.
     live: Option<u64>,
     /// What is sent before anything else.
@@ -79,7 +86,18 @@ impl Subscription {
             frame::outdated_cursor("the frames behind the cursor are not kept any more; what follows begins later")
         });
         let id = shared.ring.join(next);
-        Ok(Self { shared, id, next, offset, behind: behind.unwrap_or_default(), came: count, live: None, first })
+        Ok(Self {
+            shared,
+            id,
+            next,
+            offset,
+            behind: behind.unwrap_or_default(),
+            came: count,
+            left_out: BTreeSet::new(),
+            left_out_until: 0,
+            live: None,
+            first,
+        })
     }
 
     /// Whether the next call of [`Self::take`] reads from the disk, so that it should be made where that may be done.
@@ -127,14 +145,34 @@ impl Subscription {
     fn pick(&mut self, sent: Vec<crate::ring::Sent>) -> Vec<Bytes> {
         let (at, next) = (self.next, self.next + sent.len() as u64);
         self.next = next;
-        if at >= self.came {
+        if at >= self.came && self.left_out.is_empty() {
             return sent.into_iter().map(|sent| sent.frame).collect();
         }
-        let state = self.shared.state();
+        let shared = Arc::clone(&self.shared);
+        let state = shared.state();
         let kept = (at..).zip(sent).filter(|(ordinal, sent)| {
-            *ordinal >= self.came || sent.seq.0 > self.behind && !cursor::is_left_out(&state, sent.account, sent.kind)
+            let skipped = *ordinal < self.came && sent.seq.0 <= self.behind;
+            !skipped && !self.leaves_out(&state, *ordinal, sent.account, sent.kind)
         });
-        kept.map(|(_, sent)| sent.frame).collect()
+        let kept = kept.map(|(_, sent)| sent.frame).collect();
+        if next >= self.left_out_until {
+            // Whoever is erased writes nothing after it.
+            self.left_out.clear();
+        }
+        kept
+    }
+
+    /// Whether an event is not sent, because its account is erased.
+    fn leaves_out(&mut self, state: &State, ordinal: u64, account: AccountId, kind: Kind) -> bool {
+        if ordinal >= self.came {
+            return kind != Kind::Account && self.left_out.contains(&account);
+        }
+        let left_out = cursor::is_left_out(state, account, kind);
+        if left_out {
+            self.left_out.insert(account);
+            self.left_out_until = state.events.count;
+        }
+        left_out
     }
 
     /// Where the next event lies in the object of events.
@@ -162,14 +200,14 @@ impl Subscription {
                 Err(Fault::Damaged(why)) => return Err(why),
             };
             let (mut input, mut frames) = (Reader::new(bytes), Vec::new());
-            let state = self.shared.state();
+            let shared = Arc::clone(&self.shared);
+            let state = shared.state();
             while let Some(length) = whole_event(&input) {
                 let before = input.remaining();
                 let (seq, _, account, kind, frame) = decode_event(&mut input).map_err(|error| error.to_string())?;
                 debug_assert_eq!(before - input.remaining(), length);
                 let skipped = ordinal < self.next || seq.0 <= self.behind;
-                let left_out = ordinal < self.came && cursor::is_left_out(&state, account, kind);
-                if !skipped && !left_out {
+                if !skipped && !self.leaves_out(&state, ordinal, account, kind) {
                     frames.push(frame);
                 }
                 (ordinal, offset) = (ordinal + 1, offset + length as u64);

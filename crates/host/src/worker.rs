@@ -264,7 +264,9 @@ impl Worker {
         }
         for turn in course.waiting {
             settled(&turn);
-            (turn.done)(Ok(()));
+            // What it was judged by may have been refused in this very batch.
+            let judged = if is_overtaken(&turn) { Err(Unsettled::Overtaken) } else { Ok(()) };
+            (turn.done)(judged);
         }
         // From here on turns are built on what is durable.
         for slot in raised {

@@ -88,6 +88,29 @@ fn a_full_disk_refuses_writes_as_a_whole_still_locks_and_takes_writes_again() {
     assert_eq!(server.text(account, "again"), Some(record("text")));
 }
 
+/// Found by the simulator: a write was refused because its account was locked, and the lock itself was refused in the same batch, for want
+/// of space.
+#[test]
+fn a_refusal_that_rests_on_a_lock_which_found_no_space_is_none() {
+    let mut server = Server::new(10);
+    let account = server.account();
+    server.put(account, "a", "one");
+    server.disk.set_capacity(Some(server.disk.used_bytes()));
+    for _ in 0..10_000 {
+        let lock = server.host.change(account, Change::Lock);
+        let mut write = server.host.write(account, batch(vec![put("b", "two")]));
+        let locked = server.settle(lock);
+        let written = write.try_take().expect("an answer");
+        if locked.is_err() {
+            assert_eq!(written, Err(WriteRefused::Unsettled(Unsettled::Overtaken)));
+            return;
+        }
+        let lift = server.host.change(account, Change::Lift);
+        drop(server.settle(lift));
+    }
+    panic!("the disk is full at some time");
+}
+
 #[test]
 fn a_lock_bites_even_if_no_frame_can_be_numbered_and_is_told_by_none() {
     let mut server = Server::new(2);

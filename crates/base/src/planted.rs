@@ -25,6 +25,20 @@ pub enum Bug {
     MiscountParts,
     /// A stream keeps its token through a restore of the server's files.
     KeepTokens,
+    /// A restore raises the floor behind its own frames.
+    RaiseFloorLate,
+    /// A restore removes its marker before relays are told.
+    RemoveMarkerEarly,
+    /// A fresh commit has the revision of the one before it.
+    RepeatRevision,
+    /// A replay begins with what is in memory.
+    CutReplay,
+    /// The frame at which a replay meets what comes live is sent twice.
+    RepeatAtCutover,
+    /// A lift does not say what the account holds.
+    LiftWithoutSync,
+    /// Cursors are held against the newest frame, not against what could have been numbered.
+    ForgetCeiling,
     /// The machine of accounts sends where one stands and does not note that it did.
     ForgetAnnounced,
     /// A restore does not raise the floor of the stream's numbers.

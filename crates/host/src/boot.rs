@@ -8,9 +8,10 @@ use crate::turn::key;
 use crate::worker::Worker;
 use bytes::Bytes;
 use highwater_base::codec::{DecodeError, Reader};
+use highwater_base::planted::{Bug, active};
 use highwater_pds::boot::{self, Warning, Witness};
 use highwater_pds::restore::{self, Announced, Marker, Plan};
-use highwater_pds::{Account, Draft, Fact, Signer};
+use highwater_pds::{Account, Draft, Fact, Part, Signer};
 use std::path::PathBuf;
 
 /// Turns that share one sync: enough that signing, not the disk, takes the time.
@@ -164,13 +165,23 @@ fn restore(worker: &mut Worker, boot: &mut Boot) -> Result<Option<Restored>, Ope
     let plan = Plan::new(&shared.state(), id, marker.rev_min, shared.now());
     let plan = plan.map_err(|error| stop(error.to_string()))?;
     if let Plan::Begin { floor } = plan {
-        worker.settle(vec![restore::begin(id, floor, marker.rev_min, shared.now())])?;
+        let mut begin = restore::begin(id, floor, marker.rev_min, shared.now());
+        if active(Bug::RaiseFloorLate) {
+            begin.parts.retain(|part| !matches!(part, Part::Fact(Fact::Floor(_))));
+        }
+        worker.settle(vec![begin])?;
+    }
+    if active(Bug::RemoveMarkerEarly) {
+        files::remove(&*shared.disk, &path).map_err(OpenError::io(&path))?;
     }
     if plan != Plan::AlreadyDone {
         // The log has it; the copy beside it may be missing if an earlier start died in between.
         let (floor, path) = (shared.state().sequence.ceiling(), shared.paths.floor());
         files::replace(&*shared.disk, &path, &encode_floor(floor)).map_err(OpenError::io(&path))?;
         tell(worker, id)?;
+        if let (true, Plan::Begin { floor }) = (active(Bug::RaiseFloorLate), &plan) {
+            worker.settle(vec![Draft::new(shared.now()).fact(Fact::Floor(*floor))])?;
+        }
         boot.announced = announce(worker)?;
         worker.settle(vec![restore::done(id, shared.now())])?;
     }

@@ -8,6 +8,7 @@ use crate::ring::{Found, RING_FRAMES_MAX};
 use crate::shared::{EVENTS, Fault, Shared};
 use bytes::Bytes;
 use highwater_base::codec::Reader;
+use highwater_base::planted::{Bug, active};
 use highwater_pds::cursor::{self, Start};
 use highwater_pds::frame::{self, Kind};
 use highwater_pds::record::{EVENT_HEAD_BYTES, decode_event};
@@ -118,6 +119,9 @@ impl Subscription {
         if let Some(first) = self.first.take() {
             return Some(Delivery::Frames(vec![first]));
         }
+        if active(Bug::CutReplay) && self.reads_disk() {
+            self.next = self.shared.ring.end_ordinal();
+        }
         loop {
             if self.lag() > RING_FRAMES_MAX {
                 return Some(Delivery::TooSlow);
@@ -131,8 +135,12 @@ impl Subscription {
                 },
                 Found::Frames(sent, end) => {
                     self.live.get_or_insert(end);
-                    self.offset = None;
-                    self.pick(sent)
+                    let replayed = self.offset.take().is_some();
+                    let frames = self.pick(sent);
+                    if replayed && active(Bug::RepeatAtCutover) {
+                        return Some(Delivery::Frames(frames.iter().take(1).chain(&frames).cloned().collect()));
+                    }
+                    frames
                 }
             };
             self.shared.ring.moved(self.id, Some(self.next));

@@ -10,6 +10,7 @@ use crate::frame;
 use crate::record::Fact;
 use crate::time::Micros;
 use crate::turn::{Refused, Signer, head_of, tell_commit, tell_fresh, tell_position};
+use highwater_base::planted::{self, Bug};
 
 /// When relays hear of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,7 +84,9 @@ pub fn decide(account: &Account, change: Change, signer: &Signer, at: Micros) ->
         draft = if active { tell_commit(draft, account, &genesis)? } else { draft.part(alone.clone()) };
         fallback = fallback.part(alone);
     } else if let Some(fresh) = signer.fresh(account, at).filter(|_| active) {
-        draft = tell_fresh(draft, account, &fresh);
+        if !planted::active(Bug::LiftWithoutSync) {
+            draft = tell_fresh(draft, account, &fresh);
+        }
         let sections = fresh.archive.slice(fresh.stored.clone());
         let head = head_of(&fresh.commit, fresh.cid, false);
         fallback = fallback.part(Part::Alone { account: account.id, head, sections });

@@ -77,7 +77,8 @@ impl Signer<'_> {
     #[must_use]
     pub fn fresh(&self, account: &Account, at: Micros) -> Option<Fresh> {
         let head = account.head?;
-        Some(commit::fresh(account.did.clone(), self.rev(account, at), head.data, self.key))
+        let rev = if active(Bug::RepeatRevision) { head.rev } else { self.rev(account, at) };
+        Some(commit::fresh(account.did.clone(), rev, head.data, self.key))
     }
 
     /// The first commit of an account, over no records.

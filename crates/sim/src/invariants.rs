@@ -42,8 +42,32 @@ pub enum Invariant {
     ConfirmedSurvives,
     /// A database stops only because somebody took its stream from it.
     StopHasACause,
-    /// Once the faults are over everything converges: writes succeed, replicators drain, `synced()` resolves.
+    /// Once the faults are over everything converges: writes succeed, replicators drain, `synced()` resolves, and a server of
+    /// accounts starts again whatever its disk did.
     Heals,
+    /// A frame that anybody saw is in every later replay of its window with its bytes, in its place.
+    FramesStay,
+    /// What an account was acknowledged, by a write, a change or a fact, is so after every start.
+    AccountsStay,
+    /// No number of the stream and no revision of an account ever means two things, over all runs and marked restores.
+    NumbersOnce,
+    /// An account stands where acknowledged changes put it, and counts as announced where its newest `#account` frame says.
+    PositionIsTheRow,
+    /// A start without a marker signs nothing, and sends only what relays were not told.
+    StartTellsOnlyNews,
+    /// After a marked restore each account's frames are in the window once, above every number of the lost run and with newer
+    /// revisions, and the marker is gone.
+    RestoreTellsOnce,
+    /// Whenever relays hear that an account is active again, the account's next frame says what it holds.
+    LiftTellsHead,
+    /// No cursor that a consumer ever got is refused as one of the future, and one of a lost run is told of what it misses.
+    CursorsAreKnown,
+    /// Who follows the stream by the specification never finds a rule broken.
+    FollowersFindNoFault,
+    /// Once the faults are over every follower ends with the server's positions, records and revisions.
+    FollowersConverge,
+    /// Every block that an account's newest commit needs can be read, and makes the records that were acknowledged.
+    BlocksAreThere,
 }
 
 impl Invariant {
@@ -70,6 +94,17 @@ impl Invariant {
             Self::ConfirmedSurvives => "what was confirmed under a sync, or sent, survives a loss of power",
             Self::StopHasACause => "a database stops only because somebody took its stream from it",
             Self::Heals => "once the faults are over everything converges",
+            Self::FramesStay => "a frame that anybody saw is in every later replay of its window, with its bytes",
+            Self::AccountsStay => "what an account was acknowledged is so after every start",
+            Self::NumbersOnce => "no number of the stream and no revision ever means two things",
+            Self::PositionIsTheRow => "an account stands where acknowledged changes put it, and is announced so",
+            Self::StartTellsOnlyNews => "a start without a marker signs nothing and sends only news",
+            Self::RestoreTellsOnce => "a marked restore tells of each account once, above everything of the lost run",
+            Self::LiftTellsHead => "an account that is active again is followed by what it holds",
+            Self::CursorsAreKnown => "no cursor that a consumer got is refused as one of the future",
+            Self::FollowersFindNoFault => "who follows the stream by the specification finds no rule broken",
+            Self::FollowersConverge => "every follower ends with the server's positions, records and revisions",
+            Self::BlocksAreThere => "every block that an account's newest commit needs can be read",
         }
     }
 }

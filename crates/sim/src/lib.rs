@@ -16,6 +16,7 @@
 //! - [`network`], [`message`], [`wire`], [`exchange`], [`objects`]: what goes between them
 //! - [`oracle`], [`invariants`]: what must be true
 //! - [`trace`]: what happened, and its hash
+//! - [`pds`]: a world of its own, of a server of accounts and of those who follow its stream
 //!
 //! # Invariants
 //! One seed gives one run: nothing here, and nothing that runs here, reads a clock, draws entropy of its own, starts a
@@ -39,6 +40,7 @@ pub mod network;
 pub mod objects;
 pub mod ops;
 pub mod oracle;
+pub mod pds;
 pub mod run;
 pub mod schedule;
 pub mod server;

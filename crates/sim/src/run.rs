@@ -45,6 +45,8 @@ pub struct Failure {
     pub violation: Violation,
     /// The end of the trace.
     pub lines: Vec<String>,
+    /// How a person runs it again.
+    pub replay: String,
 }
 
 impl fmt::Display for Failure {
@@ -53,7 +55,7 @@ impl fmt::Display for Failure {
             writeln!(f, "{line}")?;
         }
         writeln!(f, "seed {} broke {}", self.seed, self.violation)?;
-        f.write_str(&replay(self.seed))
+        f.write_str(&self.replay)
     }
 }
 
@@ -78,7 +80,7 @@ impl Drop for Named {
 /// The first promise that broke.
 pub fn run(seed: u64, print: bool) -> Result<Report, Box<Failure>> {
     let _named = Named(seed);
-    let failed = |violation, lines| Box::new(Failure { seed, violation, lines });
+    let failed = |violation, lines| Box::new(Failure { seed, violation, lines, replay: replay(seed) });
     let mut world = World::new(seed, print).map_err(|violation| failed(violation, Vec::new()))?;
     match live(&mut world) {
         Ok(()) => Ok(Report {

@@ -2,5 +2,6 @@
 
 mod corpus;
 mod determinism;
+mod pds;
 mod planted;
 mod random;

@@ -1,9 +1,9 @@
 //! Random seeds, within one budget of time for all of them.
 //!
-//! `HIGHWATER_SIM_SECONDS` sets the budget, `HIGHWATER_SIM_FIRST` the first seed; `HIGHWATER_SIM_SEED` replays one seed
-//! and prints its trace.
+//! `HIGHWATER_SIM_SECONDS` sets the budget, of which a third goes to the world of accounts, and `HIGHWATER_SIM_FIRST` the first
+//! seed; `HIGHWATER_SIM_SEED` replays one seed and prints its trace, `HIGHWATER_SIM_PDS_SEED` one of the world of accounts.
 
-use highwater_sim::{Report, run};
+use highwater_sim::{Failure, Report, pds, run};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -16,35 +16,75 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-fn keeps(seed: u64, print: bool) -> Report {
+type Run = fn(u64, bool) -> Result<Report, Box<Failure>>;
+
+/// A world, how often it was run, and what was met in it.
+struct World {
+    name: &'static str,
+    run: Run,
+    meetings: &'static [&'static str],
+    /// Its part of the budget, of three.
+    share: u32,
+    spent: Duration,
+    seeds: u64,
+    events: u64,
+    met: BTreeMap<&'static str, u64>,
+}
+
+impl World {
+    fn new(name: &'static str, run: Run, meetings: &'static [&'static str], share: u32) -> Self {
+        Self { name, run, meetings, share, spent: Duration::ZERO, seeds: 0, events: 0, met: BTreeMap::new() }
+    }
+
+    fn next(&mut self, first: u64) {
+        let started = Instant::now();
+        let report = keeps(self.run, first + self.seeds, false);
+        self.spent += started.elapsed();
+        self.seeds += 1;
+        self.events += report.events;
+        for (what, times) in report.met {
+            *self.met.entry(what).or_insert(0) += times;
+        }
+    }
+
+    fn tell(&self) {
+        let (seeds, seconds) = (self.seeds, self.spent.as_secs_f64());
+        println!(
+            "{}: {seeds} seeds in {seconds:.1} s, {:.0} a minute; {} events: {:#?}",
+            self.name,
+            60.0 * seeds as f64 / seconds,
+            self.events,
+            self.met
+        );
+        if seeds >= COVERING_SEEDS {
+            let missing: Vec<_> = self.meetings.iter().filter(|what| !self.met.contains_key(*what)).collect();
+            assert!(missing.is_empty(), "in {seeds} runs of {} these never happened: {missing:?}", self.name);
+        }
+    }
+}
+
+fn keeps(run: Run, seed: u64, print: bool) -> Report {
     run(seed, print).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 #[test]
 fn random_runs_keep_every_promise() {
-    if let Some(seed) = number("HIGHWATER_SIM_SEED") {
-        println!("{:#?}", keeps(seed, true));
-        return;
+    for (name, run) in [("HIGHWATER_SIM_SEED", run as Run), ("HIGHWATER_SIM_PDS_SEED", pds::run)] {
+        if let Some(seed) = number(name) {
+            println!("{:#?}", keeps(run, seed, true));
+            return;
+        }
     }
     let budget = Duration::from_secs(number("HIGHWATER_SIM_SECONDS").unwrap_or(SECONDS));
     let first = number("HIGHWATER_SIM_FIRST").unwrap_or(1);
+    let mut worlds =
+        [World::new("streams", run, &highwater_sim::MEETINGS, 2), World::new("accounts", pds::run, &pds::MEETINGS, 1)];
     let started = Instant::now();
-    let (mut seeds, mut events, mut met) = (0, 0, BTreeMap::new());
     while started.elapsed() < budget {
-        let report = keeps(first + seeds, false);
-        seeds += 1;
-        events += report.events;
-        for (what, times) in report.met {
-            *met.entry(what).or_insert(0) += times;
-        }
+        // The one that is furthest behind its share.
+        let [streams, accounts] = &mut worlds;
+        let behind = streams.spent / streams.share <= accounts.spent / accounts.share;
+        if behind { streams.next(first) } else { accounts.next(first) }
     }
-    let seconds = started.elapsed().as_secs_f64();
-    println!(
-        "{seeds} seeds in {seconds:.1} s, {:.0} a minute; {events} events: {met:#?}",
-        60.0 * seeds as f64 / seconds
-    );
-    if seeds >= COVERING_SEEDS {
-        let missing: Vec<_> = highwater_sim::MEETINGS.iter().filter(|what| !met.contains_key(*what)).collect();
-        assert!(missing.is_empty(), "in {seeds} runs these never happened: {missing:?}");
-    }
+    worlds.iter().for_each(World::tell);
 }

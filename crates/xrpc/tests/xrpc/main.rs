@@ -2,6 +2,7 @@
 
 mod administration;
 mod blobs;
+mod followed;
 mod home;
 mod inventory;
 mod limits;

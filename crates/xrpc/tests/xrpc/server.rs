@@ -40,8 +40,10 @@ pub struct Server {
     pub host: Host,
     pub context: Arc<Context>,
     pub runtime: Runtime,
+    /// What its start did.
+    pub boot: highwater_host::Boot,
     running: Option<highwater_host::Running>,
-    _directory: TempDir,
+    directory: Option<TempDir>,
 }
 
 impl Server {
@@ -61,6 +63,21 @@ impl Server {
         gatekeeper: impl FnOnce(&Host) -> Arc<dyn Gatekeeper>,
     ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
+        Self::placed(directory, change, host, clock, gatekeeper)
+    }
+
+    /// On a directory that a server left.
+    pub fn at(directory: TempDir) -> Self {
+        Self::placed(directory, |_| (), |_| (), Arc::new(SystemClock::default()), |_| Arc::new(ByName))
+    }
+
+    fn placed(
+        directory: TempDir,
+        change: impl FnOnce(&mut Options),
+        host: impl FnOnce(&mut highwater_host::Options),
+        clock: Arc<dyn Clock>,
+        gatekeeper: impl FnOnce(&Host) -> Arc<dyn Gatekeeper>,
+    ) -> Self {
         let mut hosting = highwater_host::Options::new(directory.path().join("pds"), ZONE);
         host(&mut hosting);
         let seams = highwater_host::Seams {
@@ -69,7 +86,7 @@ impl Server {
             random: Box::new(SystemRandom),
             sealer: None,
         };
-        let (host, worker, _boot) = Host::open(hosting, seams).expect("an empty directory opens");
+        let (host, worker, boot) = Host::open(hosting, seams).expect("the directory opens");
         let running = worker.spawn().expect("a thread");
         let mut options = Options::new(host.zone());
         // Tests ask more than a client, from one address.
@@ -84,7 +101,12 @@ impl Server {
         let router = highwater_xrpc::router(Arc::clone(&context));
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
         runtime.spawn(async move { axum::serve(listener, service).await });
-        Self { address, host, context, runtime, running: Some(running), _directory: directory }
+        Self { address, host, context, runtime, boot, running: Some(running), directory: Some(directory) }
+    }
+
+    /// Stops in order; returns its directory.
+    pub fn stop(mut self) -> TempDir {
+        self.directory.take().expect("a server has a directory")
     }
 
     /// An active account.

@@ -15,9 +15,9 @@ use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Message, WebSocket};
 
 /// A subscriber that reads with a library of others.
-struct Subscriber(WebSocket<TcpStream>);
+pub struct Subscriber(WebSocket<TcpStream>);
 
-fn subscribe(server: &Server, cursor: &str) -> Subscriber {
+pub fn subscribe(server: &Server, cursor: &str) -> Subscriber {
     let url = format!("ws://{}/xrpc/com.atproto.sync.subscribeRepos{cursor}", server.address);
     let stream = wire::connect(server.address);
     let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
@@ -28,9 +28,14 @@ fn subscribe(server: &Server, cursor: &str) -> Subscriber {
 impl Subscriber {
     /// The next frame; nothing at the end.
     fn next(&mut self) -> Option<Frame> {
+        self.message().map(|bytes| Frame::decode(bytes).expect("a frame"))
+    }
+
+    /// The next message; nothing at the end.
+    pub fn message(&mut self) -> Option<Bytes> {
         loop {
             match self.0.read().expect("a message") {
-                Message::Binary(bytes) => return Some(Frame::decode(bytes).expect("a frame")),
+                Message::Binary(bytes) => return Some(bytes),
                 Message::Close(_) => return None,
                 Message::Ping(_) | Message::Pong(_) => {}
                 other => panic!("{other:?}"),
@@ -44,7 +49,7 @@ impl Subscriber {
     }
 
     /// Whether nothing comes for a moment.
-    fn is_silent(&mut self) -> bool {
+    pub fn is_silent(&mut self) -> bool {
         self.0.get_mut().set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         let silent = match self.0.read() {
             Err(tungstenite::Error::Io(error)) => {
@@ -57,7 +62,7 @@ impl Subscriber {
     }
 }
 
-fn newest(server: &Server) -> u64 {
+pub fn newest(server: &Server) -> u64 {
     server.host.state(|state| state.events.newest.map_or(0, |seq| seq.0))
 }
 

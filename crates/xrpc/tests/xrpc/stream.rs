@@ -313,7 +313,7 @@ fn there_is_a_bound_on_sockets_and_on_those_of_an_address() {
 fn a_reader_that_pauses_goes_on_where_it_was_and_one_that_stays_away_is_closed() {
     let server = Server::with(
         |options| {
-            options.stream.write_idle_ms_max = 1_000;
+            options.stream.write_idle_ms_max = 4_000;
             options.stream.ping_ms = 100;
         },
         |_| (),

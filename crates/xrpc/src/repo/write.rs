@@ -4,7 +4,7 @@ use crate::answer;
 use crate::call::{self, Call};
 use crate::context::Context;
 use crate::error::{Error, Name, Result};
-use crate::limits::Points;
+use crate::limits::{Points, Rate};
 use highwater_host::{Action, RecordWrite, WriteBatch, Written};
 use highwater_pds::AccountId;
 use highwater_repo::syntax::Did;
@@ -87,11 +87,11 @@ pub async fn create_record(mut call: Call) -> Result {
         record: Some(record),
         swap_record: None,
     };
-    let (did, written) =
+    let (did, written, rate) =
         commit(&call.context, (account, &input.repo), vec![write], input.swap_commit.as_deref()).await?;
     let mut answer = result(&did, &written, 0);
     answer["commit"] = told(&written);
-    answer::json(&answer)
+    rated(&answer, rate)
 }
 
 /// `com.atproto.repo.putRecord`
@@ -108,13 +108,13 @@ pub async fn put_record(mut call: Call) -> Result {
         record: Some(record),
         swap_record: input.swap_record.map(|record| record.map(swap).transpose()).transpose()?,
     };
-    let (did, written) =
+    let (did, written, rate) =
         commit(&call.context, (account, &input.repo), vec![write], input.swap_commit.as_deref()).await?;
     let mut answer = result(&did, &written, 0);
     if written.commit.is_some() {
         answer["commit"] = told(&written);
     }
-    answer::json(&answer)
+    rated(&answer, rate)
 }
 
 /// `com.atproto.repo.deleteRecord`
@@ -129,8 +129,9 @@ pub async fn delete_record(mut call: Call) -> Result {
         record: None,
         swap_record: swap.map(Some),
     };
-    let (_, written) = commit(&call.context, (account, &input.repo), vec![write], input.swap_commit.as_deref()).await?;
-    answer::json(&if written.commit.is_some() { json!({ "commit": told(&written) }) } else { json!({}) })
+    let (_, written, rate) =
+        commit(&call.context, (account, &input.repo), vec![write], input.swap_commit.as_deref()).await?;
+    rated(&if written.commit.is_some() { json!({ "commit": told(&written) }) } else { json!({}) }, rate)
 }
 
 /// `com.atproto.repo.applyWrites`
@@ -163,7 +164,8 @@ pub async fn apply_writes(mut call: Call) -> Result {
         kinds.push(told);
         writes.push(RecordWrite { action, collection, rkey, record, swap_record: None });
     }
-    let (did, written) = commit(&call.context, (account, &input.repo), writes, input.swap_commit.as_deref()).await?;
+    let (did, written, rate) =
+        commit(&call.context, (account, &input.repo), writes, input.swap_commit.as_deref()).await?;
     let results = kinds.iter().enumerate().map(|(at, kind)| {
         let mut result = if *kind == "deleteResult" { json!({}) } else { result(&did, &written, at) };
         result["$type"] = format!("{PREFIX}{kind}").into();
@@ -173,7 +175,7 @@ pub async fn apply_writes(mut call: Call) -> Result {
     if written.commit.is_some() {
         answer["commit"] = told(&written);
     }
-    answer::json(&answer)
+    rated(&answer, rate)
 }
 
 /// Makes the writes of an account's owner one commit.
@@ -182,7 +184,7 @@ async fn commit(
     (account, repo): (AccountId, &str),
     writes: Vec<RecordWrite>,
     swap_commit: Option<&str>,
-) -> Result<(Did, Written)> {
+) -> Result<(Did, Written, Option<Rate>)> {
     let named = context.host.state(|state| {
         let row = state.accounts.get(&account);
         row.filter(|row| row.did.as_str() == repo || row.handle.as_str().eq_ignore_ascii_case(repo))
@@ -195,12 +197,19 @@ async fn commit(
         Action::Put | Action::Update => Points::Update,
         Action::Delete | Action::Remove => Points::Delete,
     });
-    context.limits.write(account, points, context.clock.wall())?;
+    let rate = context.limits.write(account, points, context.clock.wall())?;
     let batch = WriteBatch { writes, swap_commit };
     let host = context.host.clone();
     // It signs, and may read nodes of the tree from the disk.
     let written = call::blocking(move || host.write(account, batch)).await?.await?;
-    Ok((did, written))
+    Ok((did, written, rate))
+}
+
+/// An answer that tells how many points the account has left, rather than how many requests its address.
+fn rated(answer: &Json, rate: Option<Rate>) -> Result {
+    let mut response = answer::json(answer)?;
+    response.headers_mut().extend(rate.iter().flat_map(Rate::headers));
+    Ok(response)
 }
 
 fn told(written: &Written) -> Json {

@@ -80,7 +80,8 @@ fn whoever_asks_too_often_hears_when_to_come_back() {
     assert_eq!((told(&refused, "ratelimit-limit"), told(&refused, "ratelimit-remaining")), (Some(7), Some(1)));
     assert!(told(&refused, "retry-after").is_some_and(|seconds| (1..=3_600).contains(&seconds)));
     let delete = json!({ "repo": account.did.as_str(), "collection": COLLECTION, "rkey": "one" });
-    assert_eq!(server.write(&account, "deleteRecord", &delete).status, 200, "one point is left");
+    let deleted = server.write(&account, "deleteRecord", &delete);
+    assert_eq!((deleted.status, told(&deleted, "ratelimit-remaining")), (200, Some(0)), "one point was left");
     let statuses: Vec<u16> = (0..4).map(|_| server.get("/xrpc/_health").status).collect();
     assert_eq!(statuses, [200, 200, 200, 429]);
     assert!(server.get("/xrpc/_health").header("access-control-allow-origin") == Some("*"), "pages hear it as well");

@@ -1,7 +1,7 @@
 //! What a start does before anybody is served: rules R1 to R4 of a restore, and A2.
 
 use crate::blocks::AccountBlocks;
-use crate::error::OpenError;
+use crate::error::{OpenError, Unsettled};
 use crate::files;
 use crate::layout::{encode_floor, read_floor, sealed, unsealed};
 use crate::turn::key;
@@ -66,7 +66,7 @@ pub(crate) fn run(worker: &mut Worker, replayed: u64) -> Result<Boot, OpenError>
     warn(worker, &mut boot)?;
     boot.restored = restore(worker, &mut boot)?;
     if boot.restored.is_none() {
-        boot.announced = announce(worker)?;
+        boot.announced = announce_if_room(worker, &mut boot)?;
     }
     let swept = shared.blob_files.sweep(&shared.state().blobs);
     let swept = swept.map_err(|error| OpenError::Blobs(error.to_string()))?;
@@ -119,6 +119,21 @@ fn log(boot: &Boot) {
         announced = boot.announced,
         "accounts are open"
     );
+}
+
+/// Rule A2, but for a full disk: rows are as they are, and the next change or start tells of them (rule A3). How many accounts it
+/// told of.
+fn announce_if_room(worker: &mut Worker, boot: &mut Boot) -> Result<u64, OpenError> {
+    match announce(worker) {
+        Err(OpenError::Unsettled(Unsettled::Full)) => {
+            let due = boot::due(&worker.shared.state()).count();
+            boot.warnings.push(format!(
+                "the disk is full, so that relays are not told yet where {due} accounts stand: make room, and start again"
+            ));
+            Ok(0)
+        }
+        told => told,
+    }
 }
 
 /// Rule A2. How many accounts it told of.
@@ -277,7 +292,11 @@ fn bear_witness(worker: &mut Worker) -> Result<(), OpenError> {
     let shared = worker.shared.clone();
     let Some(path) = &shared.options.witness_path else { return Ok(()) };
     let nonce = shared.random_u64();
-    worker.settle(vec![Draft::new(shared.now()).fact(Fact::Booted(nonce))])?;
+    match worker.settle(vec![Draft::new(shared.now()).fact(Fact::Booted(nonce))]) {
+        // The witness keeps the start before, which the directory knows.
+        Err(Unsettled::Full) => return Ok(()),
+        settled => settled?,
+    }
     let seq = shared.state().sequence.ceiling();
     if let Err(error) = files::replace(&*shared.disk, path, &encode_witness(&Witness { nonce, seq })) {
         tracing::warn!(event = "witness_not_written", path = %path.display(), %error, "a restore would not be noticed by it");

@@ -22,6 +22,9 @@ const COMPACTION_BYTES_MAX: u64 = 16 << 20;
 /// Milliseconds after a failed checkpoint before the next one.
 const RETRY_MS: u64 = 5_000;
 
+/// Milliseconds between two looks at the memory that accounts take.
+const TRIM_MS: u64 = 1_000;
+
 /// What is done beside the writing.
 pub(crate) enum Job {
     Spare(SpareJob),
@@ -34,6 +37,19 @@ pub(crate) enum Job {
     RemoveBlob(AccountId, Cid),
 }
 
+/// Without it no checkpoint ends and the log fills: a panic of it stops the server, which a restart recovers.
+struct Loud(Arc<Shared>);
+
+impl Drop for Loud {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let why = "the helper of the server's writer panicked";
+            self.0.queue.end(why);
+            self.0.ring.close(why);
+        }
+    }
+}
+
 /// The thread for it.
 pub(crate) struct Helper {
     jobs: Option<mpsc::Sender<Job>>,
@@ -44,6 +60,7 @@ impl Helper {
     pub fn spawn(shared: Arc<Shared>) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
         let run = move || {
+            let _loud = Loud(Arc::clone(&shared));
             while let Ok(job) = queue.recv() {
                 if let Some(mail) = run(&shared, job, true) {
                     shared.queue.tell(mail);
@@ -139,6 +156,12 @@ impl Worker {
             self.making_spare = true;
             self.give(Job::Spare(job));
         }
+        let now = self.shared.clock.monotonic();
+        if now.saturating_sub(self.trimmed) >= TRIM_MS {
+            self.trimmed = now;
+            let memory = self.shared.slots.trim(self.shared.options.memory_bytes_max);
+            lock(&self.shared.figures).memory_bytes = memory;
+        }
         for account in std::mem::take(&mut self.crowded) {
             self.give(Job::Compact(account));
         }
@@ -185,8 +208,6 @@ impl Worker {
 
     pub(crate) fn begin_checkpoint(&mut self) {
         self.checkpointed.1 = self.shared.clock.monotonic();
-        let memory = self.shared.slots.trim(self.shared.options.memory_bytes_max);
-        lock(&self.shared.figures).memory_bytes = memory;
         let job = self.checkpoint();
         self.give(job);
     }

@@ -60,6 +60,7 @@ impl Host {
             helper: None::<Helper>,
             making_spare: false,
             checkpointed: (applied, monotonic),
+            trimmed: monotonic,
             checkpoint_waits: Vec::new(),
             checkpoint_failed: false,
             crowded,

@@ -39,7 +39,7 @@ pub struct Status {
     pub checkpoint_error: Option<String>,
     /// Turns that were refused since the start, most for want of space.
     pub turns_refused: u64,
-    /// Bytes of memory that trees and places of blocks took at the last checkpoint.
+    /// Bytes of memory that trees and places of blocks took when they were last looked at.
     pub memory_bytes: u64,
     /// The newest restore: its number, how many accounts it told of, and whether it ended.
     pub restore: Option<(u64, u64, bool)>,

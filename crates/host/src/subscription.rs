@@ -8,6 +8,7 @@ use crate::ring::{Found, RING_FRAMES_MAX};
 use crate::shared::{EVENTS, Fault, Shared};
 use bytes::Bytes;
 use highwater_base::codec::Reader;
+use highwater_base::limits::READ_BYTES_MAX;
 use highwater_base::planted::{Bug, active};
 use highwater_pds::cursor::{self, Start};
 use highwater_pds::frame::{self, Kind};
@@ -199,6 +200,7 @@ impl Subscription {
         };
         let mut bytes_max = REPLAY_BYTES;
         loop {
+            let begun = ordinal;
             let bytes = match self.shared.read_some(EVENTS, offset, bytes_max) {
                 Ok(bytes) if bytes.is_empty() => {
                     return Err("frames that were to be replayed are not kept any more".into());
@@ -225,9 +227,12 @@ impl Subscription {
                 (self.next, self.offset) = (ordinal, Some(offset));
                 return Ok(frames);
             }
+            if ordinal == begun && bytes_max == READ_BYTES_MAX {
+                return Err(format!("what lies at byte {offset} of the frames is none"));
+            }
             // Either what was read lies before the place, or one event is longer than what was asked for.
             self.offset = Some(offset).filter(|_| ordinal == self.next);
-            bytes_max = (bytes_max * 2).min(highwater_base::limits::READ_BYTES_MAX);
+            bytes_max = (bytes_max * 2).min(READ_BYTES_MAX);
         }
     }
 

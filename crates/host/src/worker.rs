@@ -37,6 +37,8 @@ pub struct Worker {
     pub(crate) making_spare: bool,
     /// The record that the newest checkpoint covers, and when it was made, in monotonic milliseconds.
     pub(crate) checkpointed: (u64, u64),
+    /// When memory was looked at last, in monotonic milliseconds.
+    pub(crate) trimmed: u64,
     pub(crate) checkpoint_waits: Vec<Told>,
     pub(crate) checkpoint_failed: bool,
     /// Accounts whose blocks may be worth writing together.

@@ -4,7 +4,7 @@ use crate::answer;
 use crate::call::Call;
 use crate::context::Context;
 use crate::error::{Error, Name, Result};
-use crate::sessions::may_act;
+use crate::sessions::{may_act, may_have_sessions};
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -90,6 +90,10 @@ pub async fn upload_blob(mut call: Call) -> Result {
     let id = row.id;
     let upload = off(move || host.begin_blob(id, declared.unwrap_or(bytes_max).max(1))).await?;
     let upload = receive(&mut call.body, upload, &context, bytes_max).await?;
+    // A body takes its time, and a lock must not wait for it.
+    let row = call.row(access)?;
+    may_have_sessions(&row)?;
+    may_act(&row)?;
     let said = call.media_type();
     let host = context.host.clone();
     let kept = off(move || host.keep_blob(upload, said.as_deref())).await?;

@@ -205,6 +205,30 @@ fn an_account_that_is_not_active_serves_no_blobs_and_takes_none() {
 }
 
 #[test]
+fn an_upload_that_is_under_way_when_its_account_is_locked_is_refused_at_its_end() {
+    use std::io::{Read, Write};
+    let artist = Artist::new(Home::new());
+    let mut stream = wire::connect(artist.home.server.address);
+    let head = format!(
+        "POST /xrpc/com.atproto.repo.uploadBlob HTTP/1.1\r\nhost: pds.test\r\nconnection: close\r\n\
+         authorization: Bearer {}\r\ncontent-length: 10\r\n\r\nfirst",
+        artist.token
+    );
+    stream.write_all(head.as_bytes()).expect("taken");
+    // The server has begun once the upload's file is there.
+    let folder = artist.home.server.host.paths().blobs_of(artist.account.id);
+    while std::fs::read_dir(&folder).map_or(0, Iterator::count) == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    artist.home.change(&artist.account, Change::Lock);
+    stream.write_all(b"then!").expect("taken");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.contains("AccountTakedown"), "{answer}");
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0, "nothing is left of it");
+}
+
+#[test]
 fn damaged_bytes_of_a_blob_are_never_answered_whole() {
     let artist = Artist::new(Home::new());
     let blob = artist.upload("text/plain", &vec![1; 200_000]);

@@ -65,9 +65,8 @@ pub(crate) fn run(worker: &mut Worker, replayed: u64) -> Result<Boot, OpenError>
     crate::backup::begin_log(worker)?;
     warn(worker, &mut boot)?;
     boot.restored = restore(worker, &mut boot)?;
-    if boot.restored.is_none() {
-        boot.announced = announce_if_room(worker, &mut boot)?;
-    }
+    // After a restore that ended here nothing is left; one that an earlier start ended may have left something.
+    boot.announced += announce_if_room(worker, &mut boot)?;
     let swept = shared.blob_files.sweep(&shared.state().blobs);
     let swept = swept.map_err(|error| OpenError::Blobs(error.to_string()))?;
     boot.blobs_removed = swept.removed;

@@ -20,8 +20,9 @@ use std::time::Duration;
 /// Milliseconds between two attempts to connect.
 const PAUSE_MS: u64 = 1_000;
 
-/// How long a connection may be silent: a stream that rests is quiet, and answering pings is no message.
-const QUIET: Duration = Duration::from_secs(24 * 3_600);
+/// How long a connection may be silent before the server is asked for a sign of life, and again before it is given up: a stream
+/// that rests is quiet, and one whose other end is gone is, too.
+const QUIET: Duration = Duration::from_secs(45);
 
 /// Bytes of a repository that is asked for, at the most.
 const REPO_BYTES_MAX: u64 = 1 << 30;
@@ -74,7 +75,10 @@ fn read(
         let mut refused = None;
         for found in follower.follow(SystemClock::new().wall(), input, source) {
             *broken += u64::from(matches!(found, Output::Violation { .. }));
-            if let Output::Refused(error) = &found {
+            // Whoever was too slow comes back with its cursor; nobody comes back from the future.
+            if let Output::Refused(error) = &found
+                && error.error == "FutureCursor"
+            {
                 refused = Some(format!("the server closes the stream: {}", refusal(error)));
             }
             tell(&found, arguments.json)?;
@@ -82,8 +86,11 @@ fn read(
         Ok(refused)
     };
     take(follower, Input::Connected { cursor })?;
+    let mut asked = false;
     loop {
-        match connection.read(QUIET)? {
+        let read = connection.read(QUIET)?;
+        asked &= read.is_none();
+        match read {
             Some(Message::Binary(bytes)) => {
                 if let Some(why) = take(follower, Input::Message(bytes))? {
                     return Ok(Ended::Refused(why));
@@ -91,7 +98,11 @@ fn read(
             }
             Some(Message::Close { code, reason }) => anyhow::bail!("the server closed the connection: {code} {reason}"),
             Some(_) => {}
-            None => anyhow::bail!("nothing came for {} s", QUIET.as_secs()),
+            None if asked => anyhow::bail!("the server gave no sign of life for {} s", 2 * QUIET.as_secs()),
+            None => {
+                connection.ping()?;
+                asked = true;
+            }
         }
         if arguments.until.is_some_and(|until| follower.cursor() >= Some(until)) {
             return Ok(Ended::Enough);

@@ -14,6 +14,7 @@ mod hosts;
 mod keyed;
 mod load;
 mod packaging;
+mod pds;
 mod reference;
 mod reports;
 mod restored;

@@ -20,7 +20,7 @@ use std::time::Duration;
 const CRAWL_MS_MIN: u64 = 20 * 60_000;
 
 /// Milliseconds before the first repeat of what failed, doubled up to the last.
-const RETRY_MS: std::ops::RangeInclusive<u64> = 5_000..=15 * 60_000;
+const RETRY_MS: std::ops::RangeInclusive<u64> = 2_000..=15 * 60_000;
 
 /// What is known of a relay.
 #[derive(Debug, Clone, Default)]

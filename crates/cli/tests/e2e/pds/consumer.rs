@@ -63,10 +63,10 @@ impl Consumer {
 
     /// Connects with the number of the last event that it has, or from the first event on.
     pub fn connect(&mut self) {
-        let cursor = Some(self.follower.cursor().unwrap_or(0));
-        let url = format!("{}/xrpc/com.atproto.sync.subscribeRepos?cursor={}", self.place.0, cursor.unwrap_or(0));
+        let cursor = self.cursor();
+        let url = format!("{}/xrpc/com.atproto.sync.subscribeRepos?cursor={cursor}", self.place.0);
         self.socket = Some(WebSocket::connect(&url, &WebSocketOptions::default()).expect("it connects"));
-        self.follower.follow(now(), Input::Connected { cursor }, &mut self.place);
+        self.follower.follow(now(), Input::Connected { cursor: Some(cursor) }, &mut self.place);
     }
 
     /// The number of the last event.

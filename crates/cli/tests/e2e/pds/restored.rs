@@ -169,7 +169,9 @@ fn more_frames_than_memory_holds_that_a_start_numbered_reach_a_consumer_that_com
     let running = worker.spawn().expect("threads");
     let new = || NewAccount { handle: None, password_hash: None, curve: Curve::K256, activate: true };
     let waiting: Vec<_> = (0..ACCOUNTS).map(|_| host.create_account(new())).collect();
-    waiting.into_iter().for_each(|waiting| drop(waiting.wait().expect("it is made")));
+    for waiting in waiting {
+        waiting.wait().expect("it is made");
+    }
     drop(host);
     running.stop().expect("it stops");
     server.restart();

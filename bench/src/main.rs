@@ -13,6 +13,7 @@ mod load;
 mod process;
 mod quantiles;
 mod reads;
+mod repositories;
 mod server;
 mod subject;
 mod wire;
@@ -53,6 +54,8 @@ enum What {
     Calibrate,
     /// Measure a server that runs already, of whatever make, and print its figures as JSON
     Against(against::Arguments),
+    /// Measure a server of repositories that runs already, of whatever make, and print its figures as JSON
+    AgainstRepositories(repositories::Arguments),
     /// Serve a directory until standard input ends; the cells run it as a process of its own
     #[command(hide = true)]
     ServeChild {
@@ -74,6 +77,7 @@ fn main() -> Result<()> {
         What::All { seconds, only, json, directory } => all(Duration::from_secs(seconds), only, json, directory),
         What::Smoke => smoke(),
         What::Against(arguments) => against::run(&arguments),
+        What::AgainstRepositories(arguments) => repositories::against(&arguments),
         What::ServeChild { directory } => server::child(&directory),
         What::RestoreChild { url, target } => database::restore_child(&url, &target),
         What::Calibrate => {
@@ -86,7 +90,10 @@ fn main() -> Result<()> {
 }
 
 fn cells() -> Vec<Cell> {
-    [appends::cells(), reads::cells(), bounds::cells(), database::cells()].into_iter().flatten().collect()
+    [appends::cells(), reads::cells(), bounds::cells(), database::cells(), repositories::cells()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn all(duration: Duration, only: Option<String>, json: Option<PathBuf>, directory: Option<PathBuf>) -> Result<()> {

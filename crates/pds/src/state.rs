@@ -147,6 +147,12 @@ impl State {
         moved
     }
 
+    /// An account by whichever name somebody gave: its DID, letter by letter, or its handle, whose case does not matter.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&Account> {
+        self.by_did(name).or_else(|| self.by_handle(&name.to_ascii_lowercase()))
+    }
+
     /// The number of the next account.
     #[must_use]
     pub fn next_account(&self) -> AccountId {

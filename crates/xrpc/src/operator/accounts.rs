@@ -59,8 +59,7 @@ pub(super) async fn list(State(operator): State<Operator>) -> Response {
 
 /// Which account a path names: by its DID or its handle.
 fn find(host: &Host, name: &str) -> Outcome<AccountId> {
-    let lower = name.to_ascii_lowercase();
-    let found = host.state(|state| state.by_did(name).or_else(|| state.by_handle(&lower)).map(|account| account.id));
+    let found = host.state(|state| state.named(name).map(|account| account.id));
     found.ok_or_else(|| Failure::new("ACCOUNT_NOT_FOUND", format!("there is no account {name}; list them")))
 }
 

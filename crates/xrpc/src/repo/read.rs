@@ -18,10 +18,7 @@ const LIMIT: u64 = 50;
 /// An account that is served, by its DID or its handle.
 fn account(call: &Call) -> Result<Account> {
     let repo = call.query.required("repo")?;
-    let row = call.context.host.state(|state| {
-        let handle = || state.by_handle(&repo.to_ascii_lowercase());
-        state.by_did(repo).or_else(handle).cloned()
-    });
+    let row = call.context.host.state(|state| state.named(repo).cloned());
     let row = row.ok_or_else(|| Error::new(Name::RepoNotFound, "there is no such repository here"))?;
     answer::served(row.position())?;
     Ok(row)

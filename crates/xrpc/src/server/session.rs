@@ -48,9 +48,8 @@ struct Kept {
 }
 
 fn kept(call: &Call, identifier: &str) -> Kept {
-    let name = identifier.trim_start_matches('@').to_ascii_lowercase();
     let kept = call.context.host.state(|state| {
-        let account = if name.starts_with("did:") { state.by_did(&name) } else { state.by_handle(&name) }?;
+        let account = state.named(identifier.trim_start_matches('@'))?;
         let credentials = &account.credentials;
         let (hash, app_passwords) = (credentials.password.clone(), credentials.app_passwords.clone());
         Some(Kept { did: account.did.to_string(), hash, app_passwords })

@@ -1,23 +1,19 @@
 // Accounts of the AT Protocol, used through the published clients as they are, against a server of this run.
-//
-// Names are looked up by a stub that asks the server itself: nobody resolves a zone on this machine.
 
 import assert from "node:assert/strict"
 import { execFile } from "node:child_process"
-import http from "node:http"
 import { after, before, test } from "node:test"
 import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
 import { ComAtprotoSyncSubscribeRepos } from "@atcute/atproto"
 import { FirehoseSubscription } from "@atcute/firehose"
-import { AtpAgent } from "@atproto/api"
 import { verifyProofs, verifyRepoCar } from "@atproto/repo"
 import { Firehose, MemoryRunner } from "@atproto/sync"
 import { WebSocket } from "ws"
-import { HIGHWATER, PYTHON, Server } from "../server.mjs"
-import { administrator, until } from "./bed.mjs"
+import { PYTHON } from "../server.mjs"
+import { account, login, resolver, start } from "./accounts.mjs"
+import { until } from "./bed.mjs"
 
-const ZONE = "pds.example.com"
 const POST = "app.bsky.feed.post"
 const PROFILE = "app.bsky.actor.profile"
 const createdAt = "2026-01-01T00:00:00.000Z"
@@ -26,71 +22,14 @@ const createdAt = "2026-01-01T00:00:00.000Z"
 globalThis.WebSocket ??= WebSocket
 
 let server
-let admin
 before(async () => {
-  server = await Server.start()
-  admin = await administrator(server)
-  // With a zone as in production: names with a port are more than some of these clients read.
-  await server.end()
-  server.options = ["--pds-zone", ZONE]
-  await server.restart()
+  server = await start()
 })
 after(() => server.finish())
 
-/** An account that the operator makes: its names, its password, and its DID document as the server gives it. */
-async function account() {
-  const words = ["pds", "account", "create", "--url", server.baseUrl, "--json"]
-  const env = { ...process.env, HIGHWATER_TOKEN: admin.key }
-  const { stdout } = await promisify(execFile)(HIGHWATER, words, { env })
-  const { did, handle, password } = JSON.parse(stdout)
-  const document = await get("/.well-known/did.json", did.slice("did:web:".length))
-  assert.equal((await get("/.well-known/atproto-did", handle)).toString(), did)
-  return { did, handle, password, document, key: `did:key:${document.verificationMethod[0].publicKeyMultibase}` }
-}
-
-/** What the server answers under another host's name. */
-function get(path, host) {
-  return new Promise((resolve, reject) => {
-    const request = http.get(server.baseUrl + path, { headers: { host } }, (answer) => {
-      let text = ""
-      answer.on("data", (part) => (text += part))
-      answer.on("end", () => {
-        assert.equal(answer.statusCode, 200, `${host}${path}: ${text}`)
-        resolve(answer.headers["content-type"].startsWith("application/json") ? JSON.parse(text) : text)
-      })
-    })
-    request.on("error", reject)
-  })
-}
-
-async function login({ handle, password }) {
-  // The session says where the account's server is, which only the zone's name service would know.
-  const here = (url) => url.replace(`https://${ZONE}`, server.baseUrl)
-  const fetchHere = async (request, options) => {
-    if (!(request instanceof Request)) {
-      return fetch(here(String(request)), options)
-    }
-    const { method, headers } = request
-    const body = method === "POST" ? await request.arrayBuffer() : undefined
-    return fetch(here(request.url), { method, headers, body })
-  }
-  const agent = new AtpAgent({ service: server.baseUrl, fetch: fetchHere })
-  await agent.login({ identifier: handle, password })
-  return agent
-}
-
-/** Answers about names from what the server said, for libraries that look them up. */
-function resolver({ did, handle, document, key }) {
-  const data = { did, handle, signingKey: key, pds: server.baseUrl }
-  return {
-    did: { resolve: async () => document, resolveAtprotoData: async () => data, resolveAtprotoKey: async () => key },
-    handle: { resolve: async () => did },
-  }
-}
-
 test("an agent logs in, writes, reads, and is told what went wrong", async () => {
-  const owner = await account()
-  const agent = await login(owner)
+  const owner = await account(server)
+  const agent = await login(server, owner)
   const { repo, sync } = agent.com.atproto
   const { uri, cid } = await agent.post({ text: "first", createdAt })
   const rkey = uri.split("/").pop()
@@ -125,12 +64,12 @@ test("an agent logs in, writes, reads, and is told what went wrong", async () =>
   const { refreshJwt } = agent.session
   await agent.sessionManager.refreshSession()
   assert.notEqual(agent.session.refreshJwt, refreshJwt)
-  await assert.rejects(login({ ...owner, password: "wrong" }), { status: 401, error: "AuthenticationRequired" })
+  await assert.rejects(login(server, { ...owner, password: "wrong" }), { status: 401, error: "AuthenticationRequired" })
 })
 
 test("a repository and a record's proof are verified under the key of the DID document", async () => {
-  const owner = await account()
-  const agent = await login(owner)
+  const owner = await account(server)
+  const agent = await login(server, owner)
   for (let number = 0; number < 30; number++) {
     await agent.post({ text: `post ${number}`, createdAt })
   }
@@ -153,13 +92,13 @@ test("a repository and a record's proof are verified under the key of the DID do
 })
 
 test("the protocol's own reader of the stream verifies every commit", async () => {
-  const owner = await account()
-  const agent = await login(owner)
+  const owner = await account(server)
+  const agent = await login(server, owner)
   const first = await agent.post({ text: "before", createdAt })
   const [events, errors] = [[], []]
   const firehose = new Firehose({
     service: server.baseUrl.replace("http", "ws"),
-    idResolver: resolver(owner),
+    idResolver: resolver(server, owner),
     runner: new MemoryRunner({ startCursor: 0 }),
     filterCollections: [POST],
     handleEvent: (event) => event.did === owner.did && events.push(event),
@@ -177,8 +116,8 @@ test("the protocol's own reader of the stream verifies every commit", async () =
 })
 
 test("another reader of the stream reads every frame by its schema", async () => {
-  const owner = await account()
-  const agent = await login(owner)
+  const owner = await account(server)
+  const agent = await login(server, owner)
   await agent.post({ text: "x", createdAt })
   const frames = new FirehoseSubscription({
     service: server.baseUrl.replace("http", "ws"),
@@ -201,7 +140,7 @@ test("another reader of the stream reads every frame by its schema", async () =>
 })
 
 test("Python's client logs in, writes, reads and follows the stream", async () => {
-  const { did, handle, password } = await account()
+  const { did, handle, password } = await account(server)
   const program = fileURLToPath(new URL("python_accounts.py", import.meta.url))
   const { stdout } = await promisify(execFile)(PYTHON, [program, server.baseUrl, did, handle, password])
   assert.equal(stdout.trim(), "done")

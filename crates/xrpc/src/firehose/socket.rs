@@ -48,7 +48,10 @@ pub enum Ended {
     Closed(&'static str),
 }
 
-/// Serves a subscriber to the end. `stop` resolves when the socket has to close, with the reason.
+/// Serves a subscriber to the end. `stop` resolves when the server stops, with the reason.
+///
+/// Then the connection breaks without a goodbye: the protocol's own library takes a closing handshake, whatever its code, for the end
+/// of the stream and never comes back, while every consumer dials again after a broken connection.
 pub async fn serve<T, F>(
     io: T,
     mut frames: F,
@@ -76,7 +79,7 @@ where
         waiting = waits.then(|| waiting.unwrap_or_else(Instant::now));
         let since = waiting.unwrap_or_else(Instant::now);
         tokio::select! {
-            reason = &mut stop => break (None, GOING_AWAY, reason),
+            reason = &mut stop => return Ended::Closed(reason),
             read = reader.read(&mut buffer) => match read {
                 Ok(0) | Err(_) => return Ended::Gone,
                 Ok(bytes) => {

@@ -70,12 +70,11 @@ pub(crate) fn run(worker: &mut Worker, replayed: u64) -> Result<Boot, OpenError>
     let swept = shared.blob_files.sweep(&shared.state().blobs);
     let swept = swept.map_err(|error| OpenError::Blobs(error.to_string()))?;
     boot.blobs_removed = swept.removed;
-    if !swept.missing.is_empty() {
+    if let Some((account, cid)) = swept.missing.first() {
         boot.warnings.push(format!(
-            "{} files of blobs are missing, the first one {} of account {}: restore the directory `blobs` from a copy",
+            "{} files of blobs are missing, the first one {cid} of account {}: restore the directory `blobs` from a copy",
             swept.missing.len(),
-            swept.missing[0].1,
-            swept.missing[0].0.0
+            account.0
         ));
     }
     bear_witness(worker)?;
@@ -144,7 +143,12 @@ fn announce(worker: &mut Worker) -> Result<u64, OpenError> {
         for account in accounts {
             let block = head_block(worker, account)?;
             let draft = boot::draft(account, block.as_ref(), shared.now());
-            drafts.extend(draft.map_err(|error| OpenError::Restore(error.to_string()))?);
+            // Only a block that is not its commit's: a start without a marker must not speak of a restore.
+            let damaged = |error: highwater_pds::Refused| OpenError::Damaged {
+                path: shared.paths.store(),
+                what: format!("{}: {error}", account.did),
+            };
+            drafts.extend(draft.map_err(damaged)?);
         }
         worker.settle(drafts)?;
     }

@@ -227,7 +227,7 @@ pub enum OpenError {
     #[error("the directory `blobs`: {0}")]
     Blobs(String),
     /// The restore cannot go on. The marker stays.
-    #[error("the restore stopped: {0}. The marker stays, and the next start goes on")]
+    #[error("the restore stopped: {0}. The marker stays, and the next start tries again where this one stopped")]
     Restore(String),
     /// Something could not be written at the start.
     #[error(transparent)]

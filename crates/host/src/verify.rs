@@ -108,15 +108,14 @@ fn frames(shared: &Shared, verified: &mut Verified) {
     let (mut offset, mut newest, mut pending) = (first.offset, None, BytesMut::new());
     while offset < end {
         match shared.read_some(EVENTS, offset, 4 << 20) {
-            Ok(bytes) if bytes.is_empty() => {
-                verified.faults.push(format!("frames are missing from byte {offset} on"));
-                return;
-            }
-            Ok(bytes) => {
+            Ok(bytes) if !bytes.is_empty() => {
                 offset += bytes.len() as u64;
                 pending.extend_from_slice(&bytes);
             }
-            Err(Fault::Gone) => {}
+            Ok(_) | Err(Fault::Gone) => {
+                verified.faults.push(format!("frames are missing from byte {offset} on"));
+                return;
+            }
             Err(Fault::Damaged(why)) => {
                 verified.faults.push(format!("frames, byte {offset}: {why}"));
                 return;

@@ -300,7 +300,8 @@ impl Worker {
                         store.append(row_object(account), offset, location, place.clone());
                         sections.push((account, offset, payload.slice(place.start as usize..place.end as usize)));
                         let written = turn.chain.is_none();
-                        if written && is_crowded(&state.accounts[&account].blocks) {
+                        let row = state.accounts.get(&account);
+                        if written && row.is_some_and(|row| is_crowded(&row.blocks)) {
                             self.crowded.insert(account);
                         }
                     }

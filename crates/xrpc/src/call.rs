@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -32,19 +33,24 @@ pub struct Call {
     pub peer: IpAddr,
     /// Its body, not read yet.
     pub body: Body,
+    /// Its token was taken, and is to be judged once more when the body is there.
+    judged: AtomicBool,
 }
 
 impl Call {
     pub(crate) fn new(context: Arc<Context>, head: Parts, body: Body) -> Result<Self> {
         let (query, peer) = (Query::parse(head.uri.query())?, peer(&head));
-        Ok(Self { context, head, query, peer, body })
+        Ok(Self { context, head, query, peer, body, judged: AtomicBool::new(false) })
     }
 
-    /// Whose request it is.
+    /// Whose request it is. A body that is read afterwards is only handed over if that still holds at its end: whoever sends it
+    /// slowly must not outlast a lock, a logout or another password.
     /// # Errors
     /// As [`crate::Gatekeeper::access`].
     pub fn access(&self) -> Result<Access> {
-        self.context.gatekeeper.access(&self.context, &self.head)
+        let access = self.context.gatekeeper.access(&self.context, &self.head)?;
+        self.judged.store(true, Ordering::Relaxed);
+        Ok(access)
     }
 
     /// The body's media type, in lower case and without its parameters.
@@ -68,7 +74,8 @@ impl Call {
 
     /// Reads a whole body of at most `bytes_max` bytes.
     /// # Errors
-    /// `UnsupportedMediaType` if it is compressed; `PayloadTooLarge`, `RequestTimeout`, `NotEnoughResources`.
+    /// `UnsupportedMediaType` if it is compressed; `PayloadTooLarge`, `RequestTimeout`, `NotEnoughResources`; as [`Self::access`]
+    /// if what let the request in has ended meanwhile.
     pub async fn bytes(&mut self, bytes_max: usize) -> Result<Bytes> {
         if self.head.headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
             return Err(Error::new(Name::UnsupportedMediaType, "the body must not be compressed"));
@@ -92,7 +99,7 @@ impl Call {
         loop {
             let next = timeout_at(end.min(Instant::now() + idle), self.body.frame()).await;
             let next = next.map_err(|_| Error::new(Name::RequestTimeout, "the body did not come in time"))?;
-            let Some(frame) = next else { return Ok(read.freeze()) };
+            let Some(frame) = next else { break };
             let frame = frame.map_err(|_| Error::invalid("the body did not come whole"))?;
             if let Some(data) = frame.data_ref() {
                 if read.len() + data.len() > bytes_max {
@@ -101,6 +108,10 @@ impl Call {
                 read.extend_from_slice(data);
             }
         }
+        if self.judged.load(Ordering::Relaxed) {
+            self.access()?;
+        }
+        Ok(read.freeze())
     }
 }
 

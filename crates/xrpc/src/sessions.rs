@@ -17,7 +17,7 @@ use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use highwater_host::{Host, Unsettled};
-use highwater_pds::credentials::{Change, Grant, Issued, SessionId};
+use highwater_pds::credentials::{Change, Credentials, Grant, Issued, SessionId};
 use highwater_pds::{Account, AccountId, Fact, lifecycle};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
@@ -334,8 +334,14 @@ impl Context {
         drawn.to_be_bytes()
     }
 
-    /// Opens a session of an account that may have one. Returns its row, which has the session, and its tokens.
-    pub(crate) async fn open_session(&self, did: &str, grant: Grant) -> Result<(Account, Tokens)> {
+    /// Opens a session of an account that may have one. Returns its row, which has the session, and its tokens. `holds` says whether
+    /// what let the client in is still good once the session is open: to check a password takes time, in which it may be changed.
+    pub(crate) async fn open_session(
+        &self,
+        did: &str,
+        grant: Grant,
+        holds: impl Fn(&Credentials) -> bool + Send,
+    ) -> Result<(Account, Tokens)> {
         let host = &self.host;
         let row = host.state(|state| state.by_did(did).cloned()).ok_or_else(ended)?;
         may_have_sessions(&row)?;
@@ -346,6 +352,10 @@ impl Context {
         let row = host.state(|state| state.by_did(did).cloned()).ok_or_else(ended)?;
         may_have_sessions(&row)?;
         let issued = row.credentials.sessions.get(&id).ok_or_else(ended)?.newest();
+        if !holds(&row.credentials) {
+            self.keep(row.id, Change::SessionClosed(id)).await?;
+            return Err(Error::new(Name::AuthenticationRequired, "the password was changed or revoked meanwhile"));
+        }
         let tokens = self.auth()?.tokens(self, &row, id, issued)?;
         Ok((row, tokens))
     }

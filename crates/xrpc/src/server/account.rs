@@ -121,6 +121,6 @@ pub async fn create_account(mut call: Call) -> Result {
     let making = host.clone();
     let id = call::blocking(move || making.create_account(new)).await?.await?;
     let did = host.state(|state| state.accounts.get(&id).map(|account| account.did.to_string()));
-    let (account, tokens) = call.context.open_session(&did.unwrap_or_default(), Grant::Full).await?;
+    let (account, tokens) = call.context.open_session(&did.unwrap_or_default(), Grant::Full, |_| true).await?;
     told_with(&call, &account, &tokens)
 }

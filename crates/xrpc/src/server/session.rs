@@ -7,7 +7,7 @@ use crate::names;
 use crate::passwords::{fits_app_password, is_app_password};
 use crate::sessions::{Tokens, may_have_sessions};
 use highwater_pds::Account;
-use highwater_pds::credentials::{AppPassword, Change, Grant, Refresh};
+use highwater_pds::credentials::{AppPassword, Change, Credentials, Grant, Refresh};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -77,7 +77,12 @@ pub async fn create_session(mut call: Call) -> Result {
             Grant::Full
         }
     };
-    let (account, tokens) = call.context.open_session(&kept.did, grant).await?;
+    let proven = grant.app_password().map(ToOwned::to_owned);
+    let holds = |now: &Credentials| match &proven {
+        Some(name) => now.app_passwords.get(name) == kept.app_passwords.get(name),
+        None => now.password == kept.hash,
+    };
+    let (account, tokens) = call.context.open_session(&kept.did, grant, holds).await?;
     told_with(&call, &account, &tokens)
 }
 

@@ -28,6 +28,72 @@ fn an_account_logs_in_by_its_handle_or_its_did_and_is_told_what_clients_need() {
     }
 }
 
+/// A thief's session began a request, the password was changed, and the end of the body made an app password all the same.
+#[test]
+fn a_request_whose_body_ends_after_its_session_is_refused() {
+    use std::io::{Read, Write};
+    let home = Home::new();
+    let account = home.account();
+    for method in ["com.atproto.server.createAppPassword", "com.atproto.repo.createRecord"] {
+        let session = home.login(account.handle.as_str(), PASSWORD);
+        let input = match method {
+            "com.atproto.repo.createRecord" => {
+                json!({ "repo": account.did.as_str(), "collection": "com.example.note", "record": { "text": "late" } })
+            }
+            _ => json!({ "name": "thief" }),
+        };
+        let body = input.to_string();
+        let mut stream = crate::wire::connect(home.server.address);
+        let head = format!(
+            "POST /xrpc/{method} HTTP/1.1\r\nhost: pds.test\r\nconnection: close\r\nexpect: 100-continue\r\n\
+             content-type: application/json\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
+            session.access,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).expect("taken");
+        // The server asks for the body once the method reads it, with its token judged.
+        let mut asked = [0; 25];
+        stream.read_exact(&mut asked).expect("an answer");
+        assert!(asked.starts_with(b"HTTP/1.1 100"), "{}", String::from_utf8_lossy(&asked));
+        let closed = home.call("com.atproto.server.deleteSession", &session.refresh, Some(json!({})));
+        assert_eq!(closed.status, 200);
+        stream.write_all(body.as_bytes()).expect("taken");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.contains("ExpiredToken"), "{method}: {answer}");
+    }
+    let names = home
+        .server
+        .host
+        .state(|state| state.named(account.did.as_str()).map(|row| row.credentials.app_passwords.len()));
+    assert_eq!(names, Some(0));
+}
+
+/// Sessions that were opened with a password while it was changed lived on.
+#[test]
+fn no_session_outlives_the_password_that_it_was_opened_with() {
+    let home = Home::new();
+    let account = home.account();
+    for round in 0..3 {
+        let (old, new) = (format!("horse number {round}"), format!("horse number {}", round + 1));
+        let set = |password: &str| {
+            let input = json!({ "did": account.did.as_str(), "password": password });
+            assert_eq!(home.admin("com.atproto.admin.updateAccountPassword", Some(input)).status, 200);
+        };
+        set(&old);
+        let opened: Vec<Session> = std::thread::scope(|scope| {
+            let logins: Vec<_> = (0..8).map(|_| scope.spawn(|| home.try_login(account.did.as_str(), &old))).collect();
+            set(&new);
+            let answers = logins.into_iter().map(|login| login.join().expect("no panic"));
+            answers.filter(|answer| answer.status == 200).map(|answer| Session::of(&answer.ok())).collect()
+        });
+        for session in opened {
+            let told = home.call("com.atproto.server.getSession", &session.access, None);
+            assert_eq!(told.refused(), refused(400, "ExpiredToken"));
+        }
+    }
+}
+
 #[test]
 fn an_unknown_name_and_a_wrong_password_get_the_same_answer() {
     let home = Home::new();

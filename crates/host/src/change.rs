@@ -61,7 +61,7 @@ impl Host {
         });
         let Turned { draft, fallback } = lifecycle::create(row, activate, &signer, at)?;
         // No turn of the account can be built before this one is durable, because nobody finds its row.
-        shared.queue.push(Turn { slot: None, chain: None, draft, fallback, tree: None, done })?;
+        shared.queue.push(Turn { slot: None, chain: None, draft, fallback, urgent: false, tree: None, done })?;
         Ok(waiting)
     }
 
@@ -107,7 +107,9 @@ impl Host {
             });
             // A fresh commit is looked for by the next turn, if that must tell of it.
             let blocks = commit_blocks(&draft);
-            Ok(Some((draft, Handed { fallback, tree, blocks })))
+            // Whatever its owner or the operator gives back can wait for space: it must not use up what locks need.
+            let urgent = matches!(change, Change::Lock | Change::TakeDown | Change::Erase | Change::Decommission);
+            Ok(Some((draft, Handed { fallback, urgent, tree, blocks })))
         })
     }
 

@@ -141,7 +141,7 @@ impl Copying<'_> {
                 answer.send(result);
             });
             let chain = Some(Arc::clone(&self.chain));
-            let turn = Turn { slot: None, chain, draft, fallback: None, tree: None, done };
+            let turn = Turn { slot: None, chain, draft, fallback: None, urgent: false, tree: None, done };
             shared.queue.push(turn).map_err(Given::Unsettled)?;
         }
         Ok(waiting)

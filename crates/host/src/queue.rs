@@ -32,6 +32,8 @@ pub(crate) struct Turn {
     pub draft: Draft,
     /// Instead of it, when its frames find no room.
     pub fallback: Option<Draft>,
+    /// It takes something away from an account, so that room on a full disk is kept for it.
+    pub urgent: bool,
     /// The account's tree after it, if it is another one.
     pub tree: Option<Tree>,
     pub done: Done,

@@ -27,6 +27,7 @@ pub(crate) struct Building<'a> {
 #[derive(Default)]
 pub(crate) struct Handed {
     pub fallback: Option<Draft>,
+    pub urgent: bool,
     pub tree: Option<Tree>,
     /// Blocks that the next turn may need before this one is durable.
     pub blocks: BTreeMap<Cid, Bytes>,
@@ -138,7 +139,7 @@ impl<'a> Building<'a> {
 
     /// Hands the turn over; `done` hears what became of it.
     pub fn hand_over(mut self, draft: Draft, handed: Handed, done: Done) -> Result<(), Unsettled> {
-        let Handed { fallback, tree, blocks } = handed;
+        let Handed { fallback, urgent, tree, blocks } = handed;
         let changes: Vec<_> = draft.parts.iter().filter_map(blob_change).collect();
         let generation = self.working.generation;
         let number = self.slot.queued.load(Ordering::Relaxed) + 1;
@@ -149,6 +150,7 @@ impl<'a> Building<'a> {
             chain: None,
             draft,
             fallback,
+            urgent,
             tree: tree.clone(),
             done,
         };
@@ -195,7 +197,7 @@ pub(crate) fn key<'a>(shared: &Shared, slot: &'a Slot, row: &Account) -> Result<
 
 /// Hands over a draft that belongs to no account's row.
 pub(crate) fn hand_over_alone(shared: &Shared, draft: Draft, done: Done) -> Result<(), Unsettled> {
-    shared.queue.push(Turn { slot: None, chain: None, draft, fallback: None, tree: None, done })
+    shared.queue.push(Turn { slot: None, chain: None, draft, fallback: None, urgent: false, tree: None, done })
 }
 
 /// The number of an account that does not exist yet, and its names, until the turn that makes it came to its end.

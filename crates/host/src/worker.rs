@@ -22,9 +22,11 @@ pub(crate) const RECORD: u8 = 1;
 /// How often the writer looks at what is due by the clock while nothing else happens.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Bytes of the log that ordinary writes leave when the disk is full: sixteen changes of accounts, each in a page of its own, and
-/// the ends of two batches. A lock always bites.
-const RESERVED_BYTES: u64 = 72 << 10;
+/// Bytes of the log that everything but locks and their like leaves when the disk is full, a sixty-fourth of a segment: 250 locks
+/// with segments of 64 MiB, each in a page of its own. Nobody but the operator can use them up.
+const RESERVED_BYTES_MAX: u64 = 1 << 20;
+/// With small segments: sixteen locks, and the ends of two batches.
+const RESERVED_BYTES_MIN: u64 = 72 << 10;
 
 /// The one writer. In production [`Worker::spawn`] gives it a thread; a simulator calls [`Worker::run_once`].
 pub struct Worker {
@@ -204,8 +206,8 @@ impl Worker {
 
     /// Whether what room there is on a full disk is kept for locks and their like.
     fn is_reserved(&self, turn: &Turn) -> bool {
-        let kept = self.log.room().is_some_and(|room| room < turn.bytes() as u64 + RESERVED_BYTES);
-        kept && turn.fallback.is_none()
+        let reserved = (self.shared.options.log.segment_bytes / 64).clamp(RESERVED_BYTES_MIN, RESERVED_BYTES_MAX);
+        !turn.urgent && self.log.room().is_some_and(|room| room < turn.bytes() as u64 + reserved)
     }
 
     fn frame(&self, payload: Bytes, ahead: usize) -> Frame {
@@ -337,7 +339,7 @@ impl Worker {
         let turns = drafts.into_iter().map(|draft| {
             let sender = sender.clone();
             let done = Box::new(move |result| drop(sender.send(result)));
-            Turn { slot: None, chain: None, draft, fallback: None, tree: None, done }
+            Turn { slot: None, chain: None, draft, fallback: None, urgent: false, tree: None, done }
         });
         self.commit(turns.collect());
         drop(sender);

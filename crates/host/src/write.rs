@@ -106,7 +106,7 @@ impl Host {
         let commit = Some((prepared.cid, rev));
         let mut made: std::collections::BTreeMap<_, _> = prepared.made.into_iter().collect();
         made.insert(prepared.cid, prepared.block);
-        let handed = Handed { fallback: None, tree: Some(prepared.tree), blocks: made };
+        let handed = Handed { fallback: None, urgent: false, tree: Some(prepared.tree), blocks: made };
         Ok((draft, handed, Written { commit, results }))
     }
 

@@ -93,10 +93,12 @@ fn a_full_disk_refuses_writes_as_a_whole_still_locks_and_takes_writes_again() {
 #[test]
 fn a_refusal_that_rests_on_a_lock_which_found_no_space_is_none() {
     let mut server = Server::new(10);
-    let account = server.account();
-    server.put(account, "a", "one");
-    server.disk.set_capacity(Some(server.disk.used_bytes()));
-    for _ in 0..10_000 {
+    let accounts: Vec<_> = (0..64).map(|_| server.account()).collect();
+    for account in &accounts {
+        server.put(*account, "a", "one");
+    }
+    fill(&mut server, accounts[0]);
+    for account in accounts {
         let lock = server.host.change(account, Change::Lock);
         let mut write = server.host.write(account, batch(vec![put("b", "two")]));
         let locked = server.settle(lock);
@@ -105,10 +107,39 @@ fn a_refusal_that_rests_on_a_lock_which_found_no_space_is_none() {
             assert_eq!(written, Err(WriteRefused::Unsettled(Unsettled::Overtaken)));
             return;
         }
-        let lift = server.host.change(account, Change::Lift);
-        drop(server.settle(lift));
     }
     panic!("the disk is full at some time");
+}
+
+/// Writes until the disk is full.
+fn fill(server: &mut Server, account: AccountId) {
+    server.disk.set_capacity(Some(server.disk.used_bytes()));
+    for n in 0..10_000 {
+        if server.try_write(account, vec![put(&format!("fill{n}"), &"z".repeat(500))]).is_err() {
+            return;
+        }
+    }
+    panic!("the disk is full at some time");
+}
+
+/// An account deactivated and activated itself on a full disk until no lock found room any more.
+#[test]
+fn an_owner_cannot_use_up_the_room_that_is_kept_for_locks() {
+    let mut server = Server::new(11);
+    let (agent, others) = (server.account(), [server.account(), server.account()]);
+    server.put(agent, "a", "one");
+    fill(&mut server, agent);
+    let toggles = [Change::Deactivate, Change::Reactivate].into_iter().cycle().take(400);
+    let refused = toggles.filter(|change| {
+        let pending = server.host.change(agent, *change);
+        server.settle(pending).is_err()
+    });
+    assert!(refused.count() > 0, "there is an end to it");
+    for account in others.into_iter().chain([agent]) {
+        let pending = server.host.change(account, Change::Lock);
+        assert_eq!(server.settle(pending), Ok(true));
+        assert!(server.host.head(account).is_err());
+    }
 }
 
 #[test]

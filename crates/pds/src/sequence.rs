@@ -23,7 +23,7 @@ pub const SEQ_MAX: u64 = (1 << 53) - 1;
 /// 385,000 a second.
 pub const RESTORE_RAISE: u64 = 1_000_000_000_000;
 
-const MINUTE_MICROS: u64 = 60_000_000;
+const SECOND_MICROS: u64 = 1_000_000;
 
 /// There is no number any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -75,11 +75,11 @@ impl Sequence {
     ///
     /// One copy may be put back twice, and nothing in it tells of the run that began with the first time: its numbers began
     /// [`RESTORE_RAISE`] above the copy, too. What passed since the copy was made, in microseconds, is more numbers than that run can
-    /// have handed out. Whole minutes of it count: it is the margin, and no clock.
+    /// have handed out. Whole seconds of it count: it is the margin, and no clock.
     /// # Errors
     /// [`Exhausted`] if no number would be left.
     pub fn raised(&self, micros_since: u64) -> Result<u64, Exhausted> {
-        let passed = micros_since / MINUTE_MICROS * MINUTE_MICROS;
+        let passed = micros_since / SECOND_MICROS * SECOND_MICROS;
         let floor = self.newest().saturating_add(RESTORE_RAISE).saturating_add(passed);
         if floor < SEQ_MAX { Ok(floor) } else { Err(Exhausted(floor)) }
     }

@@ -148,6 +148,8 @@ impl Host {
 
     fn copy_all(&self, to: &Path) -> Result<Backup, BackupError> {
         let disk = &*self.shared.disk;
+        // Not above what the checkpoint holds, though writes go on: a copy's floor above its numbers would look like a lost log.
+        let floor = self.state(|state| state.sequence.ceiling());
         let pin = (0..PIN_ATTEMPTS).find_map(|_| match self.checkpoint() {
             Ok(()) => lock(&self.shared.store).pin().map(Ok),
             Err(why) => Some(Err(why)),
@@ -166,7 +168,6 @@ impl Host {
         disk.sync_directory(&paths.store()).map_err(failed(&paths.store()))?;
         self.copy_blobs(&paths, &mut done)?;
         let key = self.shared.sealer.as_ref().map(|sealer| sealer.id());
-        let floor = self.state(|state| state.sequence.ceiling());
         let note = Note { applied: done.applied, at: self.now().0 };
         for (path, bytes) in [
             (paths.floor(), encode_floor(floor)),

@@ -20,16 +20,12 @@ fn account(call: &Call, did: &str) -> Result<Account> {
 }
 
 fn info(account: &Account) -> Json {
-    let mut told = json!({
+    json!({
         "did": account.did.as_str(),
         "handle": account.handle.as_str(),
         "indexedAt": account.created.to_string(),
         "invitesDisabled": true,
-    });
-    if account.standing.deactivated {
-        told["deactivatedAt"] = account.created.to_string().into();
-    }
-    told
+    })
 }
 
 /// `com.atproto.admin.getAccountInfo`

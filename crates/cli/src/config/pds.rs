@@ -156,6 +156,9 @@ impl PdsSettings {
                 bail!("{name} = {} is empty", path.display());
             }
         }
+        if let Some(path) = &self.encryption_file {
+            crate::serve::pds::sealer(path)?;
+        }
         let folder = |path: &Path| path.parent().filter(|parent| !parent.as_os_str().is_empty()).map(Path::to_path_buf);
         if let Some(path) = &self.witness_path
             && let Some(folder) = folder(path)
@@ -290,6 +293,8 @@ fn origin(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_disk::{OsDisk, SystemRandom};
+    use highwater_host::seal::KeyFile;
 
     fn pds(file: &str) -> Result<Option<PdsSettings>> {
         Settings::resolve(&Default::default(), |_| None, Some(&file.parse()?))?.pds()
@@ -360,9 +365,13 @@ mod tests {
             assert!(check(name, &path.join("none")).unwrap_err().contains("cannot be read"));
             std::fs::write(&path, "\n").unwrap();
             assert!(check(name, &path).unwrap_err().contains("is empty"));
-            std::fs::write(&path, "secret\n").unwrap();
-            assert_eq!(check(name, &path), Ok(()));
         }
+        std::fs::write(&path, "secret\n").unwrap();
+        assert_eq!(check("admin_password_file", &path), Ok(()));
+        assert!(check("encryption_file", &path).unwrap_err().contains("no whole key file"));
+        let key = folder.path().join("key");
+        KeyFile::create(&OsDisk::new(), &key, &mut SystemRandom).unwrap();
+        assert_eq!(check("encryption_file", &key), Ok(()));
         assert!(check("witness_path", &folder.path().join("none/witness")).unwrap_err().contains("not there"));
         assert_eq!(check("witness_path", &folder.path().join("witness")), Ok(()));
     }

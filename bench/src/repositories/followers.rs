@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How long nothing may come before a follower counts as having everything.
 const QUIET: Duration = Duration::from_millis(500);
+/// Idle followers at the most.
+const IDLE_MAX: usize = 500;
 /// Before a cell gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -83,6 +85,8 @@ pub fn replay(subject: &Subject) -> Result<Replayed> {
 
 /// What became of many followers.
 pub struct Crowd {
+    /// Idle followers beside them.
+    pub idle: u64,
     /// Records that were written.
     pub written: u64,
     /// Frames that all followers received together.
@@ -95,17 +99,13 @@ pub struct Crowd {
     pub latency_us: Quantiles,
 }
 
-/// Each of `busy` followers reads everything; `idle` ones are connected and read now and then. Records are written at a
-/// rate over a few connections.
-pub fn crowd(subject: &Subject, busy: usize, idle: usize, per_second: f64, duration: Duration) -> Result<Crowd> {
+/// Each of `busy` followers reads everything, beside idle ones: as many as one address may have. Records are written at a rate
+/// over a few connections.
+pub fn crowd(subject: &Subject, busy: usize, per_second: f64, duration: Duration) -> Result<Crowd> {
     let over = Arc::new(AtomicBool::new(false));
     let (received, dropped) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     // When each follower got its n-th frame: the last of them is what counts.
     let last_seen: Arc<Mutex<Vec<Instant>>> = Arc::default();
-    let mut idle_sockets = Vec::with_capacity(idle);
-    for _ in 0..idle {
-        idle_sockets.push(follow(subject, None)?);
-    }
     let mut threads = Vec::new();
     for _ in 0..busy {
         let mut socket = follow(subject, None)?;
@@ -130,12 +130,12 @@ pub fn crowd(subject: &Subject, busy: usize, idle: usize, per_second: f64, durat
             }
         })?);
     }
+    let idle: Vec<WebSocket> = (0..IDLE_MAX).map_while(|_| follow(subject, None).ok()).collect();
     std::thread::sleep(QUIET);
     let sent = write(subject, per_second, duration)?;
     over.store(true, Ordering::Relaxed);
     let counts: Vec<usize> =
         threads.into_iter().map(|thread| thread.join().ok().context("a follower panicked")).collect::<Result<_>>()?;
-    drop(idle_sockets);
     let mut latencies = Quantiles::recorder();
     let seen = last_seen.lock().unwrap_or_else(PoisonError::into_inner);
     // Answers come in the order of the log, so that the n-th request is about the n-th frame.
@@ -144,6 +144,7 @@ pub fn crowd(subject: &Subject, busy: usize, idle: usize, per_second: f64, durat
     }
     let missing = counts.iter().map(|count| sent.len().saturating_sub(*count) as u64).max().unwrap_or(0);
     Ok(Crowd {
+        idle: idle.len() as u64,
         written: sent.len() as u64,
         received: received.load(Ordering::Relaxed),
         dropped: dropped.load(Ordering::Relaxed),

@@ -11,7 +11,7 @@ mod phc;
 #[cfg(test)]
 mod tests;
 
-pub use phc::{Cost, Hash};
+pub use phc::{Cost, Hash, Memory};
 
 use crate::error::{Error, Name, Result};
 use highwater_pds::Micros;
@@ -19,7 +19,7 @@ use highwater_pds::credentials::AppPassword;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 
@@ -39,6 +39,8 @@ pub struct Passwords {
     cost: Cost,
     running: Arc<Semaphore>,
     admitted: Arc<Semaphore>,
+    /// What hashes are computed in: as many as are computed at once.
+    memory: Arc<Mutex<Vec<Memory>>>,
 }
 
 impl fmt::Debug for Passwords {
@@ -52,18 +54,23 @@ impl Passwords {
     #[must_use]
     pub fn new(cost: Cost) -> Self {
         let (running, admitted) = (Semaphore::new(AT_ONCE), Semaphore::new(AT_ONCE + WAITING_MAX));
-        Self { cost, running: Arc::new(running), admitted: Arc::new(admitted) }
+        Self { cost, running: Arc::new(running), admitted: Arc::new(admitted), memory: Arc::default() }
     }
 
     /// Runs something that costs a hash on a thread of its own, when it is its turn.
-    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce(&mut Memory) -> T + Send + 'static) -> Result<T> {
         let busy = || Error::new(Name::NotEnoughResources, "too many logins at once; try again in a moment");
         let admitted = Arc::clone(&self.admitted).try_acquire_owned().map_err(|_| busy())?;
         let running = Arc::clone(&self.running).acquire_owned().await.map_err(|_| busy())?;
+        let kept = Arc::clone(&self.memory);
         // The permits go with the thread: whoever hangs up does not make room before the memory is free.
         let work = tokio::task::spawn_blocking(move || {
             let _held = (admitted, running);
-            work()
+            let free = || kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut memory = free().pop().unwrap_or_default();
+            let done = work(&mut memory);
+            free().push(memory);
+            done
         });
         work.await.map_err(|_| Error::new(Name::InternalServerError, "a password could not be checked"))
     }
@@ -77,7 +84,7 @@ impl Passwords {
             return Err(Error::invalid(message));
         }
         let (password, cost) = (password.to_owned(), self.cost);
-        self.run(move || Hash::of(password.as_bytes(), salt, cost).to_string()).await
+        self.run(move |memory| Hash::of(password.as_bytes(), salt, cost, memory).to_string()).await
     }
 
     /// Whether this is the password of which the hash is kept. Without one, or with one that is none, the answer is no, after the
@@ -90,10 +97,10 @@ impl Passwords {
             return Ok(false);
         }
         let (password, cost) = (password.to_owned(), self.cost);
-        self.run(move || {
+        self.run(move |memory| {
             let there = kept.is_some();
             let hash = kept.unwrap_or_else(|| Hash::nobodys(cost));
-            hash.fits(password.as_bytes()) && there
+            hash.fits(password.as_bytes(), memory) && there
         })
         .await
     }

@@ -1,6 +1,6 @@
 //! A hash in the PHC string format: Argon2id, version 19, with parameters that are checked before they cost anything.
 
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use std::fmt;
@@ -47,12 +47,16 @@ pub struct Hash {
     hash: [u8; HASH_BYTES],
 }
 
+/// What a hash is computed in, to be used again: an allocator would keep it for each thread that ever computed one.
+#[derive(Default)]
+pub struct Memory(Vec<Block>);
+
 impl Hash {
     /// That of a password.
     #[must_use]
-    pub fn of(password: &[u8], salt: [u8; SALT_BYTES], cost: Cost) -> Self {
+    pub fn of(password: &[u8], salt: [u8; SALT_BYTES], cost: Cost, memory: &mut Memory) -> Self {
         let mut made = Self { cost, salt, hash: [0; HASH_BYTES] };
-        made.hash = made.compute(password).unwrap_or_default();
+        made.hash = made.compute(password, memory).unwrap_or_default();
         made
     }
 
@@ -68,17 +72,18 @@ impl Hash {
         self.cost
     }
 
-    fn compute(&self, password: &[u8]) -> Option<[u8; HASH_BYTES]> {
+    fn compute(&self, password: &[u8], memory: &mut Memory) -> Option<[u8; HASH_BYTES]> {
         let (params, mut hash) = (self.cost.params()?, [0; HASH_BYTES]);
+        memory.0.resize(params.block_count(), Block::default());
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-        argon2.hash_password_into(password, &self.salt, &mut hash).ok()?;
+        argon2.hash_password_into_with_memory(password, &self.salt, &mut hash, &mut memory.0).ok()?;
         Some(hash)
     }
 
     /// Whether it is that of a password; the comparison takes the same time for all.
     #[must_use]
-    pub fn fits(&self, password: &[u8]) -> bool {
-        self.compute(password).is_some_and(|hash| hash.ct_eq(&self.hash).into())
+    pub fn fits(&self, password: &[u8], memory: &mut Memory) -> bool {
+        self.compute(password, memory).is_some_and(|hash| hash.ct_eq(&self.hash).into())
     }
 
     /// Reads one, if it is one that this program would make, with a bounded cost.

@@ -9,8 +9,12 @@ const CHEAP: Cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
 /// The vector is that of the reference implementation of Argon2 (`argon2-cffi` 25.1, `hash_secret`).
 #[test]
 fn a_hash_is_that_of_another_implementation() {
-    let hash =
-        Hash::of(b"correct horse battery staple", *b"somesaltsomesalt", Cost { memory_kib: 64, passes: 2, lanes: 1 });
+    let hash = Hash::of(
+        b"correct horse battery staple",
+        *b"somesaltsomesalt",
+        Cost { memory_kib: 64, passes: 2, lanes: 1 },
+        &mut Memory::default(),
+    );
     assert_eq!(
         hash.to_string(),
         "$argon2id$v=19$m=64,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$Sr6N/nCmohWCvF7EZislLIdwA8ojCXux0K30ccqFS30"
@@ -20,8 +24,10 @@ fn a_hash_is_that_of_another_implementation() {
 
 #[test]
 fn a_hash_with_parameters_that_would_cost_everything_is_none() {
-    let good = Hash::of(b"password", [1; 16], CHEAP).to_string();
-    assert!(Hash::parse(&good).is_some_and(|hash| hash.fits(b"password") && !hash.fits(b"passwore")));
+    let good = Hash::of(b"password", [1; 16], CHEAP, &mut Memory::default()).to_string();
+    assert!(Hash::parse(&good).is_some_and(
+        |hash| hash.fits(b"password", &mut Memory::default()) && !hash.fits(b"passwore", &mut Memory::default())
+    ));
     for (from, to) in [
         ("m=8", "m=4294967295"),
         ("m=8", "m=65537"),
@@ -65,10 +71,10 @@ async fn a_password_fits_its_own_hash_and_nothing_fits_none() {
 /// Where an unknown name was answered faster than a wrong password, anybody could list the accounts.
 #[test]
 fn where_there_is_no_account_the_same_work_is_done() {
-    let kept = Hash::of(b"password", [1; 16], CHEAP);
+    let kept = Hash::of(b"password", [1; 16], CHEAP, &mut Memory::default());
     assert_eq!(Hash::nobodys(CHEAP).cost(), kept.cost());
     assert_ne!(Hash::nobodys(CHEAP).cost(), Cost::default(), "the cost is the one that new hashes have");
-    assert!(!Hash::nobodys(CHEAP).fits(b""));
+    assert!(!Hash::nobodys(CHEAP).fits(b"", &mut Memory::default()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -80,7 +86,7 @@ async fn logins_compute_two_at_once_and_what_would_wait_too_long_is_refused() {
         .map(|_| {
             let passwords = passwords.clone();
             tokio::spawn(async move {
-                let work = || {
+                let work = |_: &mut Memory| {
                     MOST.fetch_max(RUNNING.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     std::thread::sleep(Duration::from_millis(5));
                     RUNNING.fetch_sub(1, Ordering::SeqCst);

@@ -7,7 +7,7 @@ use highwater_host::{Host, NewAccount};
 use highwater_pds::Account;
 use highwater_pds::lifecycle::Change;
 use highwater_repo::key::Curve;
-use highwater_xrpc::passwords::{Cost, Hash};
+use highwater_xrpc::passwords::{Cost, Hash, Memory};
 use highwater_xrpc::{Auth, AuthOptions, Options};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -110,7 +110,7 @@ impl Home {
     }
 
     pub fn new_account(&self, activate: bool) -> Account {
-        let hash = Hash::of(PASSWORD.as_bytes(), [1; 16], self.cost).to_string();
+        let hash = Hash::of(PASSWORD.as_bytes(), [1; 16], self.cost, &mut Memory::default()).to_string();
         let new = NewAccount { handle: None, password_hash: Some(hash), curve: Curve::K256, activate };
         let id = self.server.host.create_account(new).wait().expect("made");
         self.server.row(id)

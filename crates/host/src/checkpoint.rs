@@ -5,7 +5,7 @@ use crate::compaction;
 use crate::files;
 use crate::layout::encode_floor;
 use crate::queue::Mail;
-use crate::shared::{EVENTS, Shared, blobs_object, row_object};
+use crate::shared::{EVENTS, Shared, blobs_object, row_object, with_object};
 use crate::slot::lock;
 use crate::worker::Worker;
 use highwater_base::OwnerId;
@@ -195,7 +195,7 @@ impl Worker {
         let mut state = self.shared.state_mut();
         let mut store = lock(&self.shared.store);
         if let Some(front) = state.expire(now, options.retention_seconds, options.events_bytes_max) {
-            store.release_front(EVENTS, front);
+            with_object(&mut store, EVENTS).release_front(EVENTS, front);
         }
         let changed = state.take_changed();
         let rows = changed.rows.into_iter().map(|(account, row)| (row_object(account), Some(row)));

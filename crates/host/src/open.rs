@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::layout::{self, Paths};
 use crate::options::{Options, Seams};
 use crate::ring::Ring;
-use crate::shared::{EVENTS, Naming, Shared, row_object, zone};
+use crate::shared::{EVENTS, Naming, Shared, row_object, with_object, zone};
 use crate::slot::{Slots, lock};
 use crate::worker::{End, RECORD, Worker, is_crowded};
 use highwater_base::OwnerId;
@@ -201,11 +201,15 @@ fn replay(state: &mut State, store: &mut Store, frame: ReplayedFrame) -> Result<
     let record = Record::decode(payload).map_err(|error| wrong(error.to_string()))?;
     for effect in state.apply(&record).map_err(|error| wrong(error.to_string()))? {
         match effect {
-            Effect::EventKept { offset, place } => store.append(EVENTS, offset, location, place),
+            Effect::EventKept { offset, place } => with_object(store, EVENTS).append(EVENTS, offset, location, place),
             Effect::BlocksKept { account, offset, place } => {
-                store.append(row_object(account), offset, location, place);
+                let object = row_object(account);
+                with_object(store, object).append(object, offset, location, place);
             }
-            Effect::BlocksReleased { account, front } => store.release_front(row_object(account), front),
+            Effect::BlocksReleased { account, front } => {
+                let object = row_object(account);
+                with_object(store, object).release_front(object, front);
+            }
             // The file is looked for once everything is known.
             Effect::BlobRemoved(..) => {}
         }

@@ -35,6 +35,13 @@ pub(crate) fn blobs_object(account: AccountId) -> u64 {
     account.0 << 2 | 3
 }
 
+/// The store, for what is done to an object of it. Every object of accounts is resident from its beginning on, so that one which is not does
+/// not exist: what the index's table says of it is said of another one.
+pub(crate) fn with_object(store: &mut Store, object: u64) -> &mut Store {
+    store.note_absent(object);
+    store
+}
+
 /// Names of accounts that are on their way into the log.
 #[derive(Debug, Default)]
 pub(crate) struct Naming {
@@ -153,7 +160,7 @@ impl Shared {
     /// Some bytes of an object from an offset on; none if there are none.
     pub fn read_some(&self, object: u64, from: u64, bytes_max: u64) -> Result<Bytes, Fault> {
         for _ in 0..READ_ATTEMPTS {
-            let plan = lock(&self.store).plan_read(object, from, bytes_max);
+            let plan = with_object(&mut lock(&self.store), object).plan_read(object, from, bytes_max);
             if plan.is_empty() {
                 return Ok(Bytes::new());
             }

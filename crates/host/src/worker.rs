@@ -4,7 +4,7 @@ use crate::checkpoint::{Helper, Job};
 use crate::error::Unsettled;
 use crate::queue::{Mail, Told, Turn};
 use crate::ring::Sent;
-use crate::shared::{EVENTS, Shared, row_object};
+use crate::shared::{EVENTS, Shared, row_object, with_object};
 use crate::slot::{Slot, lock};
 use bytes::Bytes;
 use highwater_base::OwnerId;
@@ -297,9 +297,12 @@ impl Worker {
             let mut store = lock(&self.shared.store);
             for effect in effects {
                 match effect {
-                    Effect::EventKept { offset, place } => store.append(EVENTS, offset, location, place),
+                    Effect::EventKept { offset, place } => {
+                        with_object(&mut store, EVENTS).append(EVENTS, offset, location, place)
+                    }
                     Effect::BlocksKept { account, offset, place } => {
-                        store.append(row_object(account), offset, location, place.clone());
+                        let object = row_object(account);
+                        with_object(&mut store, object).append(object, offset, location, place.clone());
                         sections.push((account, offset, payload.slice(place.start as usize..place.end as usize)));
                         let written = turn.chain.is_none();
                         let row = state.accounts.get(&account);
@@ -307,7 +310,10 @@ impl Worker {
                             self.crowded.insert(account);
                         }
                     }
-                    Effect::BlocksReleased { account, front } => store.release_front(row_object(account), front),
+                    Effect::BlocksReleased { account, front } => {
+                        let object = row_object(account);
+                        with_object(&mut store, object).release_front(object, front);
+                    }
                     Effect::BlobRemoved(account, cid) => removed.push((account, cid)),
                 }
             }

@@ -194,6 +194,14 @@ impl Store {
         true
     }
 
+    /// Takes note that there is no such object unless it is resident, whatever the base's table says of it: for a caller that keeps every
+    /// object in memory, and so knows of all that there are. Does no I/O.
+    pub fn note_absent(&mut self, key: u64) {
+        if self.residence(key) == Residence::Stored {
+            self.known_absent.insert(key);
+        }
+    }
+
     /// Takes note of an object that comes into being without payload. For one with payload [`Self::append`] does it too.
     ///
     /// # Panics

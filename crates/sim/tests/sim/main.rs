@@ -5,3 +5,4 @@ mod determinism;
 mod pds;
 mod planted;
 mod random;
+mod relay;

@@ -9,6 +9,8 @@ use highwater_base::Random;
 use highwater_disk::sim::{EIO, Operation};
 use highwater_host::{OpenError, files};
 use highwater_pds::restore::Marker;
+use highwater_repo::syntax::Did;
+use std::collections::BTreeSet;
 
 /// Bytes that a full disk still has, at the most.
 const ROOM_BYTES_MAX: u64 = 300 << 10;
@@ -114,6 +116,10 @@ impl World {
         let history = copied.history.clone();
         let lost = std::mem::replace(&mut self.accounts, accounts);
         self.creating = creating;
+        let erased = |known: &Known| known.ahead().standing.erased;
+        let revived = lost.iter().filter(|(id, known)| erased(known) && !self.accounts.get(id).is_some_and(erased));
+        let revived: BTreeSet<Did> = revived.map(|(_, known)| known.did.clone()).collect();
+        self.observers.iter_mut().for_each(|observer| observer.revive(&revived));
         for Known { did, rev, .. } in lost.into_values() {
             let newest = rev.max(self.seen.newest_rev(&did)).max(self.revs_before.get(&did).copied());
             if let Some(newest) = newest {

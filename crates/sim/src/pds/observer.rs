@@ -4,12 +4,13 @@ use super::server::Server;
 use crate::invariants::{Checked, Invariant, violated};
 use bytes::Bytes;
 use highwater_base::Millis;
+use highwater_consumer::Violation;
 use highwater_consumer::follower::{Follower, Input, Options, Output, Source};
 use highwater_host::{CursorRefused, Delivery, Host, Subscription};
 use highwater_pds::AccountId;
 use highwater_repo::key::PublicKey;
 use highwater_repo::syntax::Did;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A consumer.
 #[derive(Default)]
@@ -23,6 +24,10 @@ pub struct Observer {
     pub missed: bool,
     /// Whether frames that it never saw may be gone, so that nothing tells it where an account stands until that changes.
     partial: bool,
+    /// Accounts that were erased when it read, so that frames of theirs may have been left out.
+    left_out: BTreeSet<Did>,
+    /// Those of them that a restore brought back: the next commit of such a one does not follow what it holds.
+    revived: BTreeSet<Did>,
     /// How often the stream went on behind a gap.
     pub outdated: u64,
     /// How often it asked for a whole repository.
@@ -106,6 +111,19 @@ impl Observer {
         self.socket.clear();
     }
 
+    /// A restore brought accounts back that the lost run had erased.
+    pub fn revive(&mut self, erased: &BTreeSet<Did>) {
+        self.revived.extend(self.left_out.intersection(erased).cloned());
+        self.left_out.clear();
+    }
+
+    fn note_erased(&mut self, host: &Host) {
+        host.state(|state| {
+            let erased = state.accounts.values().filter(|account| account.standing.erased);
+            self.left_out.extend(erased.map(|account| account.did.clone()));
+        });
+    }
+
     /// Connects with its cursor; a new one takes everything that is kept, or what comes.
     /// # Errors
     /// [`Invariant::CursorsAreKnown`].
@@ -135,6 +153,7 @@ impl Observer {
     /// [`Invariant::FollowersFindNoFault`].
     pub fn read(&mut self, server: &Server, most: usize) -> Checked<usize> {
         let now = Millis(server.clocks.true_ms());
+        server.host().into_iter().for_each(|host| self.note_erased(host));
         let mut read = 0;
         while read < most {
             if self.socket.is_empty() {
@@ -164,10 +183,18 @@ impl Observer {
         self.fetched += net.fetched;
         for output in outputs {
             match output {
+                // It did not get the commits before this one, and has to ask for the repository; once.
+                Output::Violation { did: Some(did), violation: Violation::Since { .. }, .. }
+                    if self.revived.remove(&did) => {}
                 Output::Violation { .. } | Output::Refused(_) => {
                     return violated(Invariant::FollowersFindNoFault, format!("{output:?}"));
                 }
-                Output::Outdated => self.outdated += 1,
+                Output::Outdated => {
+                    self.outdated += 1;
+                    // Behind a gap nothing has to follow.
+                    self.revived.clear();
+                }
+                Output::Resynchronized { did, .. } => drop(self.revived.remove(&did)),
                 _ => {}
             }
         }

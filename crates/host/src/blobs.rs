@@ -14,6 +14,7 @@ mod upload;
 pub use keep::{KeepError, Kept};
 pub use reader::BlobReader;
 pub use sweep::Swept;
+use upload::Room;
 pub use upload::{Stored, Upload};
 
 use highwater_disk::{Disk, OpenMode, create_directory_durably};
@@ -78,6 +79,8 @@ pub struct BlobFiles {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     busy: Mutex<Busy>,
+    /// Bytes that uploads under way announced and have yet to write.
+    announced: Arc<Mutex<u64>>,
     serial: AtomicU64,
 }
 
@@ -85,7 +88,7 @@ impl BlobFiles {
     /// Those of a directory, which need not exist yet.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, directory: PathBuf) -> Self {
-        Self { disk, directory, busy: Mutex::default(), serial: AtomicU64::new(0) }
+        Self { disk, directory, busy: Mutex::default(), announced: Arc::default(), serial: AtomicU64::new(0) }
     }
 
     fn busy(&self) -> MutexGuard<'_, Busy> {
@@ -110,12 +113,22 @@ impl BlobFiles {
         if !self.disk.exists(&directory)? {
             create_directory_durably(&*self.disk, &directory)?;
         }
-        if self.disk.free_bytes(&directory)? < FREE_BYTES_MIN.saturating_add(bytes_max) {
-            return Err(BlobError::Full);
-        }
+        let room = self.room(&directory, bytes_max)?;
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let path = directory.join(format!("{}{serial:016x}{}", sweep::UPLOAD_PREFIX, sweep::UPLOAD_SUFFIX));
-        Upload::create(Arc::clone(&self.disk), account, path, bytes_max)
+        Upload::create(Arc::clone(&self.disk), account, path, room)
+    }
+
+    /// Room for an upload beside what all others have yet to write: each for itself would find the same bytes free.
+    fn room(&self, directory: &Path, bytes: u64) -> Result<Room, BlobError> {
+        let mut announced = self.announced.lock().unwrap_or_else(PoisonError::into_inner);
+        let together = announced.saturating_add(bytes);
+        if self.disk.free_bytes(directory)? < FREE_BYTES_MIN.saturating_add(together) {
+            return Err(BlobError::Full);
+        }
+        *announced = together;
+        drop(announced);
+        Ok(Room::new(Arc::clone(&self.announced), bytes))
     }
 
     /// Ends an upload's bytes: the file is durable under the blob's name when this returns, and stays until [`Self::settle`] at

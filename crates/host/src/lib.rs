@@ -16,6 +16,7 @@
 //! - [`backup`], [`verify`]: copies of a running server, and whether a directory is whole; [`mark`]: the word that it was restored
 //! - [`blobs`]: files of blobs; [`seal`]: the key file, which encrypts secrets
 //! - [`files`], [`layout`]: the small files of the directory; [`status`]: figures
+//! - [`share`]: who holds how much of what all share
 //!
 //! # Invariants
 //! Nobody sees a frame, a row or an answer before the log is synced. Turns of an account stand in the log in the order in which
@@ -45,6 +46,7 @@ mod queue;
 pub mod read;
 mod ring;
 pub mod seal;
+pub mod share;
 mod shared;
 mod slot;
 pub mod status;

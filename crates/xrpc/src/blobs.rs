@@ -1,10 +1,12 @@
 //! Blobs: uploaded by their owners, read by everybody once a record refers to them.
 
 use crate::answer;
+use crate::body::{self, Arriving};
 use crate::call::Call;
 use crate::context::Context;
 use crate::error::{Error, Name, Result};
 use crate::sessions::{may_act, may_have_sessions};
+use crate::shares::Party;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -12,7 +14,6 @@ use bytes::{Bytes, BytesMut};
 use highwater_host::blobs::{BlobError, BlobReader, KeepError, Upload};
 use highwater_pds::Account;
 use highwater_repo::{Cid, Tid};
-use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame};
 use serde_json::json;
 use std::pin::Pin;
@@ -20,14 +21,11 @@ use std::sync::Arc;
 use std::task::{Context as Poller, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
 
 /// The method that service tokens for uploads name.
 const UPLOAD: &str = "com.atproto.repo.uploadBlob";
 /// Bytes that are gathered before they are written: a thread is asked once for each of these.
 const PIECE_BYTES: usize = 256 << 10;
-/// Bytes a second of a slow upload: the whole may take so long.
-const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
 
 /// What is answered with every blob, so that no browser takes one for a page of this server.
 const GUARDS: [(HeaderName, HeaderValue); 3] = [
@@ -74,22 +72,17 @@ pub async fn upload_blob(mut call: Call) -> Result {
     let access = call.access_or_service(UPLOAD)?;
     let row = call.row(access)?;
     may_act(&row)?;
-    if call.head.headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        return Err(Error::new(Name::UnsupportedMediaType, "the body must not be compressed"));
-    }
     let context = Arc::clone(&call.context);
     let bytes_max = context.options.blob_bytes_max;
-    let length = call.head.headers.get(header::CONTENT_LENGTH);
-    let declared: Option<u64> = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let declared = body::declared(&call.head)?;
     if declared.is_some_and(|declared| declared > bytes_max) {
         return Err(BlobError::TooLarge(bytes_max).into());
     }
-    let _place =
-        context.uploads.try_acquire().map_err(|_| answer::busy("too many uploads at once; try again".into()))?;
+    let _place = context.uploads.take(Party::Account(row.id), 1)?;
     let host = context.host.clone();
     let id = row.id;
     let upload = off(move || host.begin_blob(id, declared.unwrap_or(bytes_max).max(1))).await?;
-    let upload = receive(&mut call.body, upload, &context, bytes_max).await?;
+    let upload = receive(&mut call.body, upload, &context).await?;
     // A body takes its time, and a lock must not wait for it.
     let row = call.row(access)?;
     may_have_sessions(&row)?;
@@ -102,20 +95,11 @@ pub async fn upload_blob(mut call: Call) -> Result {
 }
 
 /// Writes a body into an upload as it comes.
-async fn receive(body: &mut Body, mut upload: Upload, context: &Context, bytes_max: u64) -> Result<Upload> {
-    let idle = Duration::from_millis(context.options.body_idle_ms_max);
-    let whole = Duration::from_millis(context.options.body_ms_max)
-        + Duration::from_secs(bytes_max / UPLOAD_BYTES_PER_SECOND_MIN);
-    let end = Instant::now() + whole;
+async fn receive(body: &mut Body, mut upload: Upload, context: &Context) -> Result<Upload> {
+    let mut arriving = Arriving::new(body, &context.options);
     let mut piece = BytesMut::with_capacity(PIECE_BYTES);
-    loop {
-        let next = timeout_at(end.min(Instant::now() + idle), body.frame()).await;
-        let next = next.map_err(|_| Error::new(Name::RequestTimeout, "the body did not come in time"))?;
-        let Some(frame) = next else { break };
-        let frame = frame.map_err(|_| Error::invalid("the body did not come whole"))?;
-        if let Some(data) = frame.data_ref() {
-            piece.extend_from_slice(data);
-        }
+    while let Some(data) = arriving.next().await? {
+        piece.extend_from_slice(&data);
         if piece.len() >= PIECE_BYTES {
             upload = write(upload, piece.split().freeze()).await?;
         }

@@ -1,21 +1,23 @@
 //! What a method is asked.
 
 use crate::auth::Access;
+use crate::body::{self, Arriving};
 use crate::context::Context;
 use crate::error::{Error, Name, Result};
+use crate::limits::network;
 use crate::query::Query;
+use crate::shares::Party;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::header;
 use axum::http::request::Parts;
 use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
+use std::sync::{Arc, OnceLock};
+
+/// Bytes of room that a body takes at a time, as it comes.
+const STEP_BYTES: usize = 64 << 10;
 
 /// Whose request it is, as an extension of the request, if somebody in front of these routes knows better than the socket.
 #[derive(Debug, Clone, Copy)]
@@ -34,13 +36,13 @@ pub struct Call {
     /// Its body, not read yet.
     pub body: Body,
     /// Its token was taken, and is to be judged once more when the body is there.
-    judged: AtomicBool,
+    judged: OnceLock<Access>,
 }
 
 impl Call {
     pub(crate) fn new(context: Arc<Context>, head: Parts, body: Body) -> Result<Self> {
         let (query, peer) = (Query::parse(head.uri.query())?, peer(&head));
-        Ok(Self { context, head, query, peer, body, judged: AtomicBool::new(false) })
+        Ok(Self { context, head, query, peer, body, judged: OnceLock::new() })
     }
 
     /// Whose request it is. A body that is read afterwards is only handed over if that still holds at its end: whoever sends it
@@ -49,8 +51,14 @@ impl Call {
     /// As [`crate::Gatekeeper::access`].
     pub fn access(&self) -> Result<Access> {
         let access = self.context.gatekeeper.access(&self.context, &self.head)?;
-        self.judged.store(true, Ordering::Relaxed);
-        Ok(access)
+        Ok(*self.judged.get_or_init(|| access))
+    }
+
+    /// Who counts as one where something is shared.
+    #[must_use]
+    pub fn party(&self) -> Party {
+        let account = self.judged.get().map(|access| Party::Account(access.account));
+        account.unwrap_or_else(|| Party::Address(network(self.peer)))
     }
 
     /// The body's media type, in lower case and without its parameters.
@@ -77,38 +85,26 @@ impl Call {
     /// `UnsupportedMediaType` if it is compressed; `PayloadTooLarge`, `RequestTimeout`, `NotEnoughResources`; as [`Self::access`]
     /// if what let the request in has ended meanwhile.
     pub async fn bytes(&mut self, bytes_max: usize) -> Result<Bytes> {
-        if self.head.headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-            return Err(Error::new(Name::UnsupportedMediaType, "the body must not be compressed"));
-        }
-        let declared =
-            self.head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let too_large =
             || Error::new(Name::PayloadTooLarge, format!("the body may have {bytes_max} bytes at the most"));
-        let expected: usize = declared.unwrap_or(bytes_max);
-        if expected > bytes_max {
+        let declared = body::declared(&self.head)?;
+        if declared.is_some_and(|declared| declared > bytes_max as u64) {
             return Err(too_large());
         }
+        // Room is taken for what came, not for what is announced: whoever announces much and sends nothing would keep it from others.
+        let mut room = self.context.bodies.take(self.party(), STEP_BYTES >> 10)?;
         let options = &self.context.options;
-        let room = (expected >> 10) as u32 + 1;
-        let _room = self.context.bodies.try_acquire_many(room).map_err(|_| {
-            Error::new(Name::NotEnoughResources, "too many bodies are being read; try again in a moment")
-        })?;
-        let (idle, end) = (Duration::from_millis(options.body_idle_ms_max), Duration::from_millis(options.body_ms_max));
-        let end = Instant::now() + end;
-        let mut read = BytesMut::with_capacity(expected.min(64 << 10));
-        loop {
-            let next = timeout_at(end.min(Instant::now() + idle), self.body.frame()).await;
-            let next = next.map_err(|_| Error::new(Name::RequestTimeout, "the body did not come in time"))?;
-            let Some(frame) = next else { break };
-            let frame = frame.map_err(|_| Error::invalid("the body did not come whole"))?;
-            if let Some(data) = frame.data_ref() {
-                if read.len() + data.len() > bytes_max {
-                    return Err(too_large());
-                }
-                read.extend_from_slice(data);
+        let mut arriving = Arriving::new(&mut self.body, options).within(options.body_ms_max);
+        let mut read = BytesMut::new();
+        while let Some(data) = arriving.next().await? {
+            let length = read.len() + data.len();
+            if length > bytes_max {
+                return Err(too_large());
             }
+            room.grow(length.next_multiple_of(STEP_BYTES) >> 10)?;
+            read.extend_from_slice(&data);
         }
-        if self.judged.load(Ordering::Relaxed) {
+        if self.judged.get().is_some() {
             self.access()?;
         }
         Ok(read.freeze())

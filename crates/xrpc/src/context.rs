@@ -4,6 +4,7 @@ use crate::auth::Gatekeeper;
 use crate::firehose::Places;
 use crate::limits::Limits;
 use crate::options::Options;
+use crate::shares::Pool;
 use highwater_base::{Clock, Random};
 use highwater_host::Host;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,11 +35,11 @@ pub struct Context {
     /// Places of the stream's subscribers.
     pub(crate) places: Places,
     /// Room for bodies that are being read, in KiB.
-    pub(crate) bodies: Arc<Semaphore>,
+    pub(crate) bodies: Pool,
     /// Exports that may be begun now.
     pub(crate) exports: Semaphore,
     /// Room for uploads.
-    pub(crate) uploads: Semaphore,
+    pub(crate) uploads: Pool,
     random: Mutex<Box<dyn Random>>,
     closing: watch::Sender<bool>,
 }
@@ -51,8 +52,8 @@ impl Context {
             host,
             places: Places::new(&options.stream),
             limits: Limits::new(options.rates.clone()),
-            uploads: Semaphore::new(options.uploads_max),
-            bodies: Arc::new(Semaphore::new(options.bodies_bytes_max >> 10)),
+            uploads: Pool::new(options.uploads_max, "uploads"),
+            bodies: Pool::new(options.bodies_bytes_max >> 10, "bodies"),
             exports: Semaphore::new(options.exports_begun_max),
             options,
             clock: seams.clock,

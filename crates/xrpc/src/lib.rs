@@ -13,7 +13,8 @@
 //! - [`sessions`]: who opens sessions and what their tokens are worth; `server`, `admin`: what accounts do with themselves, and
 //!   the operator with them; `blobs`: uploads, and reading them
 //! - [`jose`]: signed tokens, of sessions and for other services; [`passwords`]: what is kept of them
-//! - [`limits`]: how often an address or an account may ask
+//! - [`limits`]: how often an address or an account may ask; `shares`: how much of what all share it may hold; `body`: how slowly it
+//!   may send
 //! - `repo`, `sync`: records, as their owner writes them and anybody reads them; repositories, as relays read them
 //! - `firehose`: the stream's sockets
 //! - `names`, `pages`: DID documents and handles by the host that is asked; the pages beside the methods
@@ -33,6 +34,7 @@ mod answer;
 pub mod anything;
 pub mod auth;
 mod blobs;
+mod body;
 pub mod call;
 pub mod context;
 mod cors;
@@ -51,6 +53,7 @@ mod repo;
 pub mod router;
 mod server;
 pub mod sessions;
+mod shares;
 mod sync;
 
 pub use auth::{Access, Gatekeeper, Scope};
@@ -61,3 +64,4 @@ pub use error::{Error, Name};
 pub use options::Options;
 pub use router::router;
 pub use sessions::{Auth, AuthError, AuthOptions};
+pub use shares::Party;

@@ -12,10 +12,14 @@ pub struct Options {
     /// Bytes of a body of JSON. Two hundred writes of a commit that fills an event: 2,000,000 bytes of which each may need six
     /// in JSON.
     pub json_bytes_max: usize,
-    /// Bytes of all bodies together that are being read. Five of the largest.
+    /// Bytes of all bodies together that are being read, as far as they came. Five of the largest; one party gets half.
     pub bodies_bytes_max: usize,
     /// Milliseconds without a byte of a body before the request is given up.
     pub body_idle_ms_max: u64,
+    /// Milliseconds that a body may take before its average rate counts.
+    pub body_grace_ms: u64,
+    /// Bytes a second that a body must come to on average behind them: what the slowest connections of phones carry.
+    pub body_bytes_per_second_min: u64,
     /// Milliseconds for the whole of a body of JSON: the largest at about 200 kB a second.
     pub body_ms_max: u64,
     /// Exports of repositories that are begun at once. The host makes some of them wait for each other; more than these would take
@@ -23,7 +27,7 @@ pub struct Options {
     pub exports_begun_max: usize,
     /// Bytes of a blob. Five megabytes, as the reference server has it, unless the operator says more.
     pub blob_bytes_max: u64,
-    /// Uploads at once, each with up to half a megabyte of memory.
+    /// Uploads at once, each with up to half a megabyte of memory; one account gets half.
     pub uploads_max: usize,
     /// Seconds after which an upload goes that no record refers to; the protocol asks for an hour at least.
     pub blob_temporary_seconds: u64,
@@ -99,6 +103,8 @@ impl Options {
             json_bytes_max: 13 << 20,
             bodies_bytes_max: 65 << 20,
             body_idle_ms_max: 15_000,
+            body_grace_ms: 30_000,
+            body_bytes_per_second_min: 4_096,
             body_ms_max: 70_000,
             exports_begun_max: 64,
             blob_bytes_max: 5 << 20,

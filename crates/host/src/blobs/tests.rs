@@ -68,6 +68,33 @@ fn what_is_too_large_empty_or_given_up_leaves_nothing() {
     assert!(matches!(files.begin(ALICE, 10), Err(BlobError::Full)), "the log needs what is left");
 }
 
+/// Each of many uploads that began at once found room for itself alone, and together they took what the log needs.
+#[test]
+fn uploads_that_begin_together_do_not_together_take_what_the_log_needs() {
+    let disk = SimDisk::new(1);
+    let files = files(&disk);
+    drop(files.begin(ALICE, 1).expect("the directory is there"));
+    let piece = 1 << 20;
+    disk.set_capacity(Some(disk.used_bytes() + FREE_BYTES_MIN + 3 * piece));
+    let free = || disk.free_bytes(Path::new("/data/pds/blobs")).expect("free");
+    let mut begun: Vec<Upload> = (0..32).filter_map(|_| files.begin(ALICE, piece).ok()).collect();
+    for upload in &mut begun {
+        for _ in 0..16 {
+            upload.write(&[3; 1 << 16]).expect("there is room");
+        }
+    }
+    assert_eq!(begun.len(), 3);
+    assert!(free() >= FREE_BYTES_MIN, "{} are left", free());
+    // One that was given up leaves its room to another, and one that ends short of what it announced the rest of it.
+    drop(begun.pop());
+    let mut short = files.begin(ALICE, piece).expect("room again");
+    assert!(matches!(files.begin(ALICE, 1 << 16), Err(BlobError::Full)));
+    short.write(b"short").expect("there is room");
+    let stored = files.store(short).expect("stored");
+    files.landed(&stored, || true).expect("landed");
+    assert!(files.begin(ALICE, 1 << 16).is_ok());
+}
+
 /// The power goes at every operation of an upload. Before it was answered, the start finds it whole or removes it; afterwards it is
 /// there, byte for byte.
 #[test]

@@ -8,7 +8,33 @@ use highwater_repo::Cid;
 use highwater_repo::cid::{CID_BYTES, Codec};
 use sha2::{Digest as _, Sha256};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What an upload announced and has yet to write: other uploads do not count on these bytes.
+pub(super) struct Room {
+    announced: Arc<Mutex<u64>>,
+    left: u64,
+}
+
+impl Room {
+    /// Of bytes that were added to what is announced.
+    pub(super) fn new(announced: Arc<Mutex<u64>>, left: u64) -> Self {
+        Self { announced, left }
+    }
+
+    /// The disk knows of these by now.
+    fn wrote(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.left);
+        self.left -= bytes;
+        *self.announced.lock().unwrap_or_else(PoisonError::into_inner) -= bytes;
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.wrote(self.left);
+    }
+}
 
 /// An upload. One that is dropped leaves nothing.
 pub struct Upload {
@@ -20,6 +46,7 @@ pub struct Upload {
     head: Vec<u8>,
     bytes: u64,
     bytes_max: u64,
+    room: Room,
     renamed: bool,
 }
 
@@ -50,12 +77,12 @@ impl Upload {
         disk: Arc<dyn Disk>,
         account: AccountId,
         path: PathBuf,
-        bytes_max: u64,
+        room: Room,
     ) -> Result<Self, BlobError> {
         let file = disk.open(&path, OpenMode::Create)?;
         file.set_length(0)?;
-        let (hasher, head) = (Sha256::new(), Vec::new());
-        Ok(Self { disk, account, path, file, hasher, head, bytes: 0, bytes_max, renamed: false })
+        let (hasher, head, bytes_max) = (Sha256::new(), Vec::new(), room.left);
+        Ok(Self { disk, account, path, file, hasher, head, bytes: 0, bytes_max, room, renamed: false })
     }
 
     /// Takes the next bytes.
@@ -67,6 +94,7 @@ impl Upload {
         }
         self.file.write_at(bytes, self.bytes)?;
         self.bytes += bytes.len() as u64;
+        self.room.wrote(bytes.len() as u64);
         self.hasher.update(bytes);
         let room = HEAD_BYTES - self.head.len();
         self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);

@@ -208,23 +208,82 @@ fn an_account_that_is_not_active_serves_no_blobs_and_takes_none() {
 fn an_upload_that_is_under_way_when_its_account_is_locked_is_refused_at_its_end() {
     use std::io::{Read, Write};
     let artist = Artist::new(Home::new());
-    let mut stream = wire::connect(artist.home.server.address);
-    let head = format!(
-        "POST /xrpc/com.atproto.repo.uploadBlob HTTP/1.1\r\nhost: pds.test\r\nconnection: close\r\n\
-         authorization: Bearer {}\r\ncontent-length: 10\r\n\r\nfirst",
-        artist.token
-    );
-    stream.write_all(head.as_bytes()).expect("taken");
-    // The server has begun once the upload's file is there.
+    let mut stream = begun(&artist).expect("begun");
+    stream.write_all(b"first").expect("taken");
     let folder = artist.home.server.host.paths().blobs_of(artist.account.id);
-    while std::fs::read_dir(&folder).map_or(0, Iterator::count) == 0 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
     artist.home.change(&artist.account, Change::Lock);
     stream.write_all(b"then!").expect("taken");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     assert!(answer.contains("AccountTakedown"), "{answer}");
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0, "nothing is left of it");
+}
+
+/// An upload of ten bytes of which none came yet: the server asks for them once it has a place for it. What it says else, in full.
+fn begun(artist: &Artist) -> Result<std::net::TcpStream, String> {
+    use std::io::{Read, Write};
+    let mut stream = wire::connect(artist.home.server.address);
+    let head = format!(
+        "POST /xrpc/com.atproto.repo.uploadBlob HTTP/1.1\r\nhost: pds.test\r\nconnection: close\r\n\
+         expect: 100-continue\r\nauthorization: Bearer {}\r\ncontent-length: 10\r\n\r\n",
+        artist.token
+    );
+    stream.write_all(head.as_bytes()).expect("taken");
+    let mut asked = [0; 25];
+    stream.read_exact(&mut asked).expect("an answer");
+    let mut answer = String::from_utf8_lossy(&asked).into_owned();
+    if answer.starts_with("HTTP/1.1 100") {
+        return Ok(stream);
+    }
+    stream.read_to_string(&mut answer).expect("the rest of it");
+    Err(answer)
+}
+
+/// One account began all uploads that the server takes at once and sent nothing; nobody else could upload.
+#[test]
+fn an_account_that_begins_many_uploads_leaves_places_for_others() {
+    let artist = Artist::new(Home::with(|options| options.uploads_max = 8, CHEAP));
+    let mut held = Vec::new();
+    let refused = loop {
+        match begun(&artist) {
+            Ok(stream) => held.push(stream),
+            Err(answer) => break answer,
+        }
+    };
+    assert!(refused.starts_with("HTTP/1.1 429") && refused.contains("RateLimitExceeded"), "{refused}");
+    assert!(refused.contains("retry-after: "), "{refused}");
+    assert_eq!(held.len(), 4, "half of what there is");
+    let Artist { home, .. } = artist;
+    let other = Artist::new(home);
+    assert_eq!(other.send("image/png", PNG).status, 200, "another account");
+}
+
+/// A client that sent a byte now and then held a place for as long as the largest blob may take.
+#[test]
+fn an_upload_that_crawls_is_given_up_and_gives_its_place_back() {
+    use std::io::{Read, Write};
+    let artist = Artist::new(Home::with(
+        |options| (options.body_grace_ms, options.body_bytes_per_second_min) = (300, 1_000),
+        CHEAP,
+    ));
+    let mut slow = begun(&artist).expect("begun");
+    slow.set_read_timeout(Some(std::time::Duration::from_millis(50))).expect("a timeout");
+    let mut answer = Vec::new();
+    // Never idle for long, and never done: bytes come for ten seconds.
+    for _ in 0..9 {
+        let mut buffer = [0; 1_024];
+        match slow.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(bytes) => answer.extend_from_slice(&buffer[..bytes]),
+            Err(_) => {}
+        }
+        let _sent = slow.write_all(b"x");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    let _rest = slow.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.contains("408") && answer.contains("RequestTimeout"), "{answer}");
+    let folder = artist.home.server.host.paths().blobs_of(artist.account.id);
     assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0, "nothing is left of it");
 }
 

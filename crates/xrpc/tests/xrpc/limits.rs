@@ -57,6 +57,45 @@ fn a_body_beyond_the_limit_is_refused_before_it_is_read_and_a_slow_one_is_given_
     assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("RequestTimeout"), "{answer}");
 }
 
+/// Five requests whose bodies were announced and never came held all the room for bodies, and nobody could even log in.
+#[test]
+fn bodies_that_do_not_come_keep_no_room_from_those_that_do() {
+    let server = Server::with(|options| options.bodies_bytes_max = 2 * options.json_bytes_max, |_| ());
+    let account = server.account();
+    let begun: Vec<_> = (0..6)
+        .map(|_| {
+            let mut stream = wire::connect(server.address);
+            let head = format!(
+                "POST /xrpc/com.atproto.repo.createRecord HTTP/1.1\r\nhost: pds.test\r\nexpect: 100-continue\r\n\
+                 authorization: Bearer {}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
+                account.did
+            );
+            stream.write_all(head.as_bytes()).expect("taken");
+            let mut asked = [0; 12];
+            stream.read_exact(&mut asked).expect("an answer");
+            assert_eq!(&asked, b"HTTP/1.1 100");
+            stream
+        })
+        .collect();
+    server.post(&server.account(), "one", "x");
+    server.post(&account, "one", "x");
+    drop(begun);
+}
+
+/// Room for bodies is shared: whoever fills it keeps half of it for others.
+#[test]
+fn bodies_of_one_account_leave_room_for_those_of_others() {
+    let server = Server::with(|options| options.bodies_bytes_max = 1 << 20, |_| ());
+    let (greedy, other) = (server.account(), server.account());
+    let text = "x".repeat(700_000);
+    let record = json!({ "$type": COLLECTION, "text": text });
+    let input = json!({ "repo": greedy.did.as_str(), "collection": COLLECTION, "record": record });
+    let refused = server.write(&greedy, "createRecord", &input);
+    assert_eq!(refused.refused(), (429, "RateLimitExceeded".to_owned()));
+    server.post(&greedy, "one", "x");
+    server.post(&other, "one", &"x".repeat(300_000));
+}
+
 #[test]
 fn whoever_asks_too_often_hears_when_to_come_back() {
     let server = Server::with(

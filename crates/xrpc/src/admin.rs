@@ -125,7 +125,7 @@ pub async fn update_account_password(mut call: Call) -> Result {
     call.admin()?;
     let NewPassword { did, password } = call.json().await?;
     let id = account(&call, &did)?.id;
-    let hash = call.auth()?.passwords.hash(&password, call.context.draw_16()).await?;
+    let hash = call.auth()?.passwords.hash(call.party(), &password, call.context.draw_16()).await?;
     let change = credentials::Change::Password(hash);
     call.context.keep(id, change).await?;
     Ok(crate::server::nothing())

@@ -14,6 +14,7 @@ use axum::http::request::Parts;
 use bytes::{Bytes, BytesMut};
 use serde::de::DeserializeOwned;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Bytes of room that a body takes at a time, as it comes.
@@ -37,12 +38,14 @@ pub struct Call {
     pub body: Body,
     /// Its token was taken, and is to be judged once more when the body is there.
     judged: OnceLock<Access>,
+    /// It showed the administrator's password.
+    operator: AtomicBool,
 }
 
 impl Call {
     pub(crate) fn new(context: Arc<Context>, head: Parts, body: Body) -> Result<Self> {
         let (query, peer) = (Query::parse(head.uri.query())?, peer(&head));
-        Ok(Self { context, head, query, peer, body, judged: OnceLock::new() })
+        Ok(Self { context, head, query, peer, body, judged: OnceLock::new(), operator: AtomicBool::new(false) })
     }
 
     /// Whose request it is. A body that is read afterwards is only handed over if that still holds at its end: whoever sends it
@@ -54,9 +57,17 @@ impl Call {
         Ok(*self.judged.get_or_init(|| access))
     }
 
+    /// It comes from the administrator.
+    pub(crate) fn is_operators(&self) {
+        self.operator.store(true, Ordering::Relaxed);
+    }
+
     /// Who counts as one where something is shared.
     #[must_use]
     pub fn party(&self) -> Party {
+        if self.operator.load(Ordering::Relaxed) {
+            return Party::Operator;
+        }
         let account = self.judged.get().map(|access| Party::Account(access.account));
         account.unwrap_or_else(|| Party::Address(network(self.peer)))
     }

@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Name, Result};
 use crate::options::Rates;
+use crate::shares::Party;
 use axum::http::{HeaderName, HeaderValue, header};
 use highwater_base::Millis;
 use highwater_pds::AccountId;
@@ -145,11 +146,37 @@ impl<K: Hash + Eq> Windows<K> {
 #[derive(Debug)]
 pub struct Limits {
     enabled: bool,
-    requests: Windows<IpAddr>,
+    requests: Windows<Party>,
     hour: Windows<AccountId>,
     day: Windows<AccountId>,
-    sessions: Windows<(IpAddr, String)>,
+    sessions: Windows<(IpAddr, Whom)>,
+    /// Of all names together.
+    logins: Windows<IpAddr>,
 }
+
+/// Under whose name somebody logs in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Whom {
+    /// An account, however its name was spelled.
+    Account(AccountId),
+    /// Nobody of that name. It is counted all the same: otherwise a refusal would tell which accounts there are.
+    Nobody(String),
+    /// The administrator: only wrong passwords count.
+    Administrator,
+}
+
+impl Whom {
+    /// By what somebody gave as a name, and the account that has it.
+    #[must_use]
+    pub fn named(identifier: &str, account: Option<AccountId>) -> Self {
+        // The longest name that an account can have, so that a key is bounded.
+        let name = || identifier.trim_start_matches('@').chars().take(320).collect::<String>().to_ascii_lowercase();
+        account.map_or_else(|| Self::Nobody(name()), Self::Account)
+    }
+}
+
+/// Names under which an address may log in as often as it may under one. An address with more bots has them use their sessions.
+const LOGIN_NAMES: u64 = 10;
 
 impl Limits {
     pub(crate) fn new(rates: Rates) -> Self {
@@ -159,17 +186,18 @@ impl Limits {
             hour: Windows::new(rates.points_per_hour, HOUR_MS),
             day: Windows::new(rates.points_per_day, DAY_MS),
             sessions: Windows::new(rates.sessions_per_5_min, FIVE_MINUTES_MS),
+            logins: Windows::new(rates.sessions_per_5_min.saturating_mul(LOGIN_NAMES), FIVE_MINUTES_MS),
         }
     }
 
-    /// One request of an address.
+    /// One request of somebody.
     /// # Errors
     /// `RateLimitExceeded`.
-    pub fn request(&self, address: IpAddr, now: Millis) -> Result<Option<Rate>> {
+    pub fn request(&self, who: Party, now: Millis) -> Result<Option<Rate>> {
         if !self.enabled {
             return Ok(None);
         }
-        self.requests.spend(network(address), 1, now).map(Some).map_err(|rate| rate.refuse(now))
+        self.requests.spend(who, 1, now).map(Some).map_err(|rate| rate.refuse(now))
     }
 
     /// Writes of an account.
@@ -196,21 +224,19 @@ impl Limits {
     /// One session that an address wants to open under a name.
     /// # Errors
     /// `RateLimitExceeded`.
-    pub fn session(&self, address: IpAddr, name: &str, now: Millis) -> Result<Option<Rate>> {
+    pub fn session(&self, address: IpAddr, whom: Whom, now: Millis) -> Result<Option<Rate>> {
         if !self.enabled {
             return Ok(None);
         }
-        // The longest name that an account can have, so that a key is bounded.
-        let name: String = name.chars().take(320).collect();
-        self.sessions
-            .spend((network(address), name.to_ascii_lowercase()), 1, now)
-            .map(Some)
-            .map_err(|rate| rate.refuse(now))
+        let key = (network(address), whom);
+        let rate = self.sessions.spend(key.clone(), 1, now).map_err(|rate| rate.refuse(now))?;
+        self.logins.spend(key.0, 1, now).map_err(|all| {
+            self.sessions.refund(&key, 1);
+            all.refuse(now)
+        })?;
+        Ok(Some(rate))
     }
 }
-
-/// What no account is named, under which wrong passwords of the administrator are counted.
-const ADMINISTRATOR: &str = "\0";
 
 impl Limits {
     /// Whether an address may try the administrator's password: it gave fewer wrong ones than it may open sessions.
@@ -220,13 +246,13 @@ impl Limits {
         if !self.enabled {
             return Ok(());
         }
-        self.sessions.may(&(network(address), ADMINISTRATOR.to_owned()), now).map_err(|rate| rate.refuse(now))
+        self.sessions.may(&(network(address), Whom::Administrator), now).map_err(|rate| rate.refuse(now))
     }
 
     /// An address gave a wrong password.
     pub fn admin_failed(&self, address: IpAddr, now: Millis) {
         // Whether that was the last one shows at the next attempt.
-        let _rate = self.sessions.spend((network(address), ADMINISTRATOR.to_owned()), 1, now);
+        let _rate = self.sessions.spend((network(address), Whom::Administrator), 1, now);
     }
 }
 
@@ -250,11 +276,12 @@ mod tests {
     #[test]
     fn an_address_is_refused_until_its_window_ends() {
         let (limits, address) = (limits(), IpAddr::from([192, 0, 2, 1]));
-        let asked = |at| limits.request(address, Millis(at)).map(|rate| rate.expect("enabled").remaining).ok();
+        let asked =
+            |at| limits.request(Party::Address(address), Millis(at)).map(|rate| rate.expect("enabled").remaining).ok();
         assert_eq!([asked(1_000), asked(2_000), asked(3_000), asked(4_000)], [Some(2), Some(1), Some(0), None]);
         assert_eq!(asked(1_000 + FIVE_MINUTES_MS - 1), None);
         assert_eq!(asked(1_000 + FIVE_MINUTES_MS), Some(2));
-        assert!(limits.request(IpAddr::from([192, 0, 2, 2]), Millis(4_000)).is_ok(), "another address");
+        assert!(limits.request(Party::Address(IpAddr::from([192, 0, 2, 2])), Millis(4_000)).is_ok(), "another address");
         assert_eq!(asked(0), Some(2), "a clock that was set back");
     }
 

@@ -47,6 +47,9 @@ pub struct Method {
     pub answer: fn(Call) -> Answering,
 }
 
+/// Who calls the operator's methods.
+const OPERATOR: &str = "the operator";
+
 macro_rules! methods {
     ($($nsid:literal $verb:ident $who:literal $handler:path, $about:literal;)+) => {
         /// Every method.
@@ -129,6 +132,15 @@ methods! {
     "com.atproto.admin.updateSubjectStatus" Procedure "the operator" crate::admin::update_subject_status,
         "Takes an account down or deactivates it, or undoes that.";
     "_health" Query "anyone" crate::pages::health, "Whether the server serves, and its version.";
+}
+
+impl Method {
+    /// Whether it is the operator's: with the administrator's password it is counted by itself, so that whoever floods the server
+    /// does not keep the operator from ending it.
+    #[must_use]
+    pub fn is_operators(&self) -> bool {
+        self.who == OPERATOR
+    }
 }
 
 /// The method of a name.

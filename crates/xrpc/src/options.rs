@@ -65,7 +65,7 @@ pub struct Rates {
     pub points_per_hour: u64,
     /// Points of writes of one account in a day.
     pub points_per_day: u64,
-    /// Sessions that one address opens for one name in five minutes.
+    /// Logins that one address tries for one account in five minutes, and a tenth of those that it tries for all.
     pub sessions_per_5_min: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Passwords: what is kept of them, and what a guess costs.
 //!
 //! A password of a person is weak, so its hash is made to cost memory and time: Argon2id. That cost is the server's as well, so only
-//! a few are computed at once, away from the threads that serve, and only so many wait. An app password is drawn by this server
+//! a few are computed at once, away from the threads that serve, and only so many wait, of whom no address has more than its share. An app password is drawn by this server
 //! with 80 random bits, which nobody guesses at any speed: a fast keyed digest keeps it, and a program that logs in often costs
 //! nothing.
 //!
@@ -14,6 +14,7 @@ mod tests;
 pub use phc::{Cost, Hash, Memory};
 
 use crate::error::{Error, Name, Result};
+use crate::shares::{Party, Pool};
 use highwater_pds::Micros;
 use highwater_pds::credentials::AppPassword;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -38,7 +39,7 @@ const WAITING_MAX: usize = 64;
 pub struct Passwords {
     cost: Cost,
     running: Arc<Semaphore>,
-    admitted: Arc<Semaphore>,
+    admitted: Pool,
     /// What hashes are computed in: as many as are computed at once.
     memory: Arc<Mutex<Vec<Memory>>>,
 }
@@ -53,15 +54,19 @@ impl Passwords {
     /// New hashes cost this much.
     #[must_use]
     pub fn new(cost: Cost) -> Self {
-        let (running, admitted) = (Semaphore::new(AT_ONCE), Semaphore::new(AT_ONCE + WAITING_MAX));
-        Self { cost, running: Arc::new(running), admitted: Arc::new(admitted), memory: Arc::default() }
+        let admitted = Pool::new(AT_ONCE + WAITING_MAX, "logins");
+        Self { cost, running: Arc::new(Semaphore::new(AT_ONCE)), admitted, memory: Arc::default() }
     }
 
     /// Runs something that costs a hash on a thread of its own, when it is its turn.
-    async fn run<T: Send + 'static>(&self, work: impl FnOnce(&mut Memory) -> T + Send + 'static) -> Result<T> {
-        let busy = || Error::new(Name::NotEnoughResources, "too many logins at once; try again in a moment");
-        let admitted = Arc::clone(&self.admitted).try_acquire_owned().map_err(|_| busy())?;
-        let running = Arc::clone(&self.running).acquire_owned().await.map_err(|_| busy())?;
+    async fn run<T: Send + 'static>(
+        &self,
+        who: Party,
+        work: impl FnOnce(&mut Memory) -> T + Send + 'static,
+    ) -> Result<T> {
+        let failed = || Error::new(Name::InternalServerError, "a password could not be checked");
+        let admitted = self.admitted.take(who, 1)?;
+        let running = Arc::clone(&self.running).acquire_owned().await.map_err(|_| failed())?;
         let kept = Arc::clone(&self.memory);
         // The permits go with the thread: whoever hangs up does not make room before the memory is free.
         let work = tokio::task::spawn_blocking(move || {
@@ -72,32 +77,32 @@ impl Passwords {
             free().push(memory);
             done
         });
-        work.await.map_err(|_| Error::new(Name::InternalServerError, "a password could not be checked"))
+        work.await.map_err(|_| failed())
     }
 
     /// The hash of a new password, to be kept.
     /// # Errors
-    /// `InvalidRequest` for one that is too short or too long; `NotEnoughResources`.
-    pub async fn hash(&self, password: &str, salt: [u8; 16]) -> Result<String> {
+    /// `InvalidRequest` for one that is too short or too long; `RateLimitExceeded`, `NotEnoughResources`.
+    pub async fn hash(&self, who: Party, password: &str, salt: [u8; 16]) -> Result<String> {
         if !(PASSWORD_BYTES_MIN..=PASSWORD_BYTES_MAX).contains(&password.len()) {
             let message = format!("a password has {PASSWORD_BYTES_MIN} to {PASSWORD_BYTES_MAX} bytes");
             return Err(Error::invalid(message));
         }
         let (password, cost) = (password.to_owned(), self.cost);
-        self.run(move |memory| Hash::of(password.as_bytes(), salt, cost, memory).to_string()).await
+        self.run(who, move |memory| Hash::of(password.as_bytes(), salt, cost, memory).to_string()).await
     }
 
     /// Whether this is the password of which the hash is kept. Without one, or with one that is none, the answer is no, after the
     /// same work: how long an answer takes must not tell which accounts there are.
     /// # Errors
-    /// `NotEnoughResources`.
-    pub async fn verify(&self, password: &str, kept: Option<&str>) -> Result<bool> {
+    /// `RateLimitExceeded`, `NotEnoughResources`.
+    pub async fn verify(&self, who: Party, password: &str, kept: Option<&str>) -> Result<bool> {
         let kept = kept.and_then(Hash::parse);
         if password.len() > PASSWORD_BYTES_MAX {
             return Ok(false);
         }
         let (password, cost) = (password.to_owned(), self.cost);
-        self.run(move |memory| {
+        self.run(who, move |memory| {
             let there = kept.is_some();
             let hash = kept.unwrap_or_else(|| Hash::nobodys(cost));
             hash.fits(password.as_bytes(), memory) && there

@@ -3,11 +3,11 @@
 use crate::call::Call;
 use crate::context::Context;
 use crate::error::{Error, Name, Result};
-use crate::methods::{self, Verb};
+use crate::methods::{self, Method, Verb};
 use crate::{cors, names, pages};
 use axum::Router;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, header};
+use axum::http::{self, HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
@@ -28,7 +28,7 @@ pub fn router(context: Arc<Context>) -> Router {
 /// Around every route.
 async fn around(request: Request, next: Next) -> Response {
     let mut response = match *request.method() {
-        Method::OPTIONS => cors::preflight(request.headers()),
+        http::Method::OPTIONS => cors::preflight(request.headers()),
         _ => next.run(request).await,
     };
     cors::mark(response.headers_mut());
@@ -44,22 +44,26 @@ async fn xrpc(State(context): State<Arc<Context>>, Path(nsid): Path<String>, req
 }
 
 async fn dispatch(nsid: &str, call: Call) -> Result {
-    let rate = call.context.limits.request(call.peer, call.context.clock.wall())?;
-    let mut answer = answer(nsid, call).await.unwrap_or_else(IntoResponse::into_response);
+    let method = methods::find(nsid);
+    let operator = method.filter(|method| method.is_operators() && call.shows_password()).map(|_| call.admin());
+    let rate = call.context.limits.request(call.party(), call.context.clock.wall())?;
+    let answer = async {
+        operator.transpose()?;
+        let method = method.ok_or_else(|| Error::new(Name::MethodNotImplemented, "this server has no such method"))?;
+        answer(method, call).await
+    };
+    let mut answer = answer.await.unwrap_or_else(IntoResponse::into_response);
     for (name, value) in rate.iter().flat_map(crate::limits::Rate::headers) {
         answer.headers_mut().entry(name).or_insert(value);
     }
     Ok(answer)
 }
 
-async fn answer(nsid: &str, call: Call) -> Result {
-    let Some(method) = methods::find(nsid) else {
-        return Err(Error::new(Name::MethodNotImplemented, "this server has no such method"));
-    };
+async fn answer(method: &Method, call: Call) -> Result {
     let fits = match method.verb {
-        Verb::Query => matches!(call.head.method, Method::GET | Method::HEAD),
-        Verb::Procedure => call.head.method == Method::POST,
-        Verb::Subscription => call.head.method == Method::GET,
+        Verb::Query => matches!(call.head.method, http::Method::GET | http::Method::HEAD),
+        Verb::Procedure => call.head.method == http::Method::POST,
+        Verb::Subscription => call.head.method == http::Method::GET,
     };
     if !fits {
         let allowed: (HeaderName, HeaderValue) = (header::ALLOW, HeaderValue::from_static(method.verb.allowed()));

@@ -294,7 +294,14 @@ impl Call {
     /// # Errors
     /// `AuthMissing`, `AuthenticationRequired`, `RateLimitExceeded`, `Forbidden`.
     pub(crate) fn admin(&self) -> Result<()> {
-        self.auth()?.admin(self)
+        self.auth()?.admin(self)?;
+        self.is_operators();
+        Ok(())
+    }
+
+    /// Whether the request shows a name and a password, as the administrator does.
+    pub(crate) fn shows_password(&self) -> bool {
+        authorization(&self.head, "Basic").is_ok()
     }
 
     /// The row of an account that is there.

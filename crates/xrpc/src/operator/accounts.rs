@@ -1,6 +1,7 @@
 //! Accounts, as their operator makes, sees and stops them.
 
 use super::{Failure, Operator, Outcome, answer, blocking, read};
+use crate::shares::Party;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -137,7 +138,7 @@ pub(super) async fn create(State(operator): State<Operator>, body: Body) -> Outc
     let host = context.host.clone();
     let wanted = wanted.map(|text| handle(&host, &text)).transpose()?;
     let password = password.unwrap_or_else(|| draw_password(&host));
-    let hash = context.auth()?.passwords.hash(&password, context.draw_16()).await?;
+    let hash = context.auth()?.passwords.hash(Party::Operator, &password, context.draw_16()).await?;
     let new = NewAccount { handle: wanted, password_hash: Some(hash), curve: Curve::K256, activate };
     let making = host.clone();
     let id = blocking(move || making.create_account(new)).await?.await?;

@@ -1,9 +1,11 @@
 //! Hashes against another implementation's, and what a guess costs.
 
 use super::*;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+const BOT: Party = Party::Address(IpAddr::V4(Ipv4Addr::LOCALHOST));
 const CHEAP: Cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
 
 /// The vector is that of the reference implementation of Argon2 (`argon2-cffi` 25.1, `hash_secret`).
@@ -52,8 +54,8 @@ fn a_hash_with_parameters_that_would_cost_everything_is_none() {
 #[tokio::test]
 async fn a_password_fits_its_own_hash_and_nothing_fits_none() {
     let passwords = Passwords::new(CHEAP);
-    let hash = passwords.hash("long enough", [3; 16]).await.expect("a hash");
-    assert!(passwords.verify("long enough", Some(&hash)).await.expect("checked"));
+    let hash = passwords.hash(BOT, "long enough", [3; 16]).await.expect("a hash");
+    assert!(passwords.verify(BOT, "long enough", Some(&hash)).await.expect("checked"));
     for (password, kept) in [
         ("long enougH", Some(hash.as_str())),
         ("", Some(&hash)),
@@ -62,10 +64,10 @@ async fn a_password_fits_its_own_hash_and_nothing_fits_none() {
         ("long enough", Some("$argon2id$v=19$m=8,t=1,p=1$$")),
         (&"x".repeat(513), Some(&hash)),
     ] {
-        assert!(!passwords.verify(password, kept).await.expect("checked"), "{password} {kept:?}");
+        assert!(!passwords.verify(BOT, password, kept).await.expect("checked"), "{password} {kept:?}");
     }
-    assert!(passwords.hash("short", [3; 16]).await.is_err());
-    assert!(passwords.hash(&"x".repeat(513), [3; 16]).await.is_err());
+    assert!(passwords.hash(BOT, "short", [3; 16]).await.is_err());
+    assert!(passwords.hash(BOT, &"x".repeat(513), [3; 16]).await.is_err());
 }
 
 /// Where an unknown name was answered faster than a wrong password, anybody could list the accounts.
@@ -83,7 +85,8 @@ async fn logins_compute_two_at_once_and_what_would_wait_too_long_is_refused() {
     static MOST: AtomicUsize = AtomicUsize::new(0);
     let passwords = Passwords::new(CHEAP);
     let tasks: Vec<_> = (0..AT_ONCE + WAITING_MAX + 10)
-        .map(|_| {
+        .map(|number| {
+            let bot = Party::Address(Ipv4Addr::from(number as u32).into());
             let passwords = passwords.clone();
             tokio::spawn(async move {
                 let work = |_: &mut Memory| {
@@ -91,7 +94,7 @@ async fn logins_compute_two_at_once_and_what_would_wait_too_long_is_refused() {
                     std::thread::sleep(Duration::from_millis(5));
                     RUNNING.fetch_sub(1, Ordering::SeqCst);
                 };
-                passwords.run(work).await.map_err(|error| error.name())
+                passwords.run(bot, work).await.map_err(|error| error.name())
             })
         })
         .collect();
@@ -104,6 +107,27 @@ async fn logins_compute_two_at_once_and_what_would_wait_too_long_is_refused() {
     }
     assert!((1..=10).contains(&refused), "{refused}");
     assert_eq!(MOST.load(Ordering::SeqCst), AT_ONCE);
+}
+
+/// One address held all places of those that wait, and nobody else could log in.
+#[tokio::test]
+async fn logins_of_one_address_leave_places_for_others() {
+    let passwords = Passwords::new(CHEAP);
+    let slow = |who| {
+        let passwords = passwords.clone();
+        async move { passwords.run(who, |_: &mut Memory| std::thread::sleep(Duration::from_millis(1))).await }
+    };
+    // The flood asks first: tasks of one thread run in the order in which they were made.
+    let flood: Vec<_> = (0..AT_ONCE + WAITING_MAX).map(|_| tokio::spawn(slow(BOT))).collect();
+    tokio::task::yield_now().await;
+    let other = Party::Address(Ipv4Addr::from(7).into());
+    assert!(slow(other).await.is_ok() && slow(Party::Operator).await.is_ok());
+    let mut refused = Vec::new();
+    for login in flood {
+        refused.extend(login.await.expect("no panic").err().map(|error| error.name()));
+    }
+    assert!(refused.len() > WAITING_MAX / 4, "{}", refused.len());
+    assert!(refused.iter().all(|name| *name == Name::RateLimitExceeded));
 }
 
 #[test]

@@ -111,7 +111,7 @@ pub async fn create_account(mut call: Call) -> Result {
     }
     let handle = handle(&call, &new.handle)?;
     let password = new.password.ok_or_else(|| Error::new(Name::InvalidPassword, "a password is needed"))?;
-    let hash = call.auth()?.passwords.hash(&password, call.context.draw_16()).await;
+    let hash = call.auth()?.passwords.hash(call.party(), &password, call.context.draw_16()).await;
     let hash = hash.map_err(|error| match error.name() {
         Name::InvalidRequest => Error::new(Name::InvalidPassword, error.message().to_owned()),
         _ => error,

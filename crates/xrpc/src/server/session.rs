@@ -3,11 +3,12 @@
 use crate::answer;
 use crate::call::Call;
 use crate::error::{Error, Name, Result};
+use crate::limits::Whom;
 use crate::names;
 use crate::passwords::{fits_app_password, is_app_password};
 use crate::sessions::{Tokens, may_have_sessions};
-use highwater_pds::Account;
 use highwater_pds::credentials::{AppPassword, Change, Credentials, Grant, Refresh};
+use highwater_pds::{Account, AccountId};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -42,6 +43,7 @@ struct Login {
 /// What is compared at a login.
 #[derive(Default)]
 struct Kept {
+    id: Option<AccountId>,
     did: String,
     hash: Option<String>,
     app_passwords: BTreeMap<String, AppPassword>,
@@ -52,7 +54,7 @@ fn kept(call: &Call, identifier: &str) -> Kept {
         let account = state.named(identifier.trim_start_matches('@'))?;
         let credentials = &account.credentials;
         let (hash, app_passwords) = (credentials.password.clone(), credentials.app_passwords.clone());
-        Some(Kept { did: account.did.to_string(), hash, app_passwords })
+        Some(Kept { id: Some(account.id), did: account.did.to_string(), hash, app_passwords })
     });
     kept.unwrap_or_default()
 }
@@ -63,15 +65,16 @@ fn kept(call: &Call, identifier: &str) -> Kept {
 /// knows its password.
 pub async fn create_session(mut call: Call) -> Result {
     let login: Login = call.json().await?;
-    call.context.limits.session(call.peer, &login.identifier, call.context.clock.wall())?;
     let kept = kept(&call, &login.identifier);
+    let whom = Whom::named(&login.identifier, kept.id);
+    call.context.limits.session(call.peer, whom, call.context.clock.wall())?;
     let looked_like = is_app_password(&login.password);
     let app_password = kept.app_passwords.iter().filter(|_| looked_like);
     let grant = match app_password.into_iter().find(|(_, kept)| fits_app_password(&login.password, kept)) {
         Some((name, kept)) => Grant::AppPassword { name: name.clone(), privileged: kept.privileged },
         None => {
             let passwords = &call.auth()?.passwords;
-            if !passwords.verify(&login.password, kept.hash.as_deref()).await? {
+            if !passwords.verify(call.party(), &login.password, kept.hash.as_deref()).await? {
                 return Err(Error::new(Name::AuthenticationRequired, "the name or the password is wrong"));
             }
             Grant::Full

@@ -54,6 +54,26 @@ fn wrong_passwords_of_the_administrator_are_counted_by_address_and_right_ones_ar
     assert_eq!(home.admin(STATUS, None).status, 200);
 }
 
+/// An address had asked so often that the operator, who sat behind it as well, could not lock the account that asked.
+#[test]
+fn an_operator_acts_while_an_address_floods() {
+    let home = Home::with(|options| (options.rates.enabled, options.rates.requests_per_5_min) = (true, 5), CHEAP);
+    let account = home.account();
+    let flood = || home.server.get("/xrpc/_health").status;
+    while flood() != 429 {}
+    let input = json!({
+        "subject": { "$type": "com.atproto.admin.defs#repoRef", "did": account.did.as_str() },
+        "takedown": { "applied": true },
+    });
+    assert_eq!(home.admin("com.atproto.admin.updateSubjectStatus", Some(input)).status, 200);
+    assert_eq!(flood(), 429);
+    let guess = home.send(STATUS, &[("authorization", &basic("admin", "guess"))], None);
+    assert_eq!(guess.refused(), refused(429, "RateLimitExceeded"), "whoever guesses floods as well");
+    assert_eq!(home.send(STATUS, &[], None).status, 429);
+    let statuses: Vec<u16> = (0..5).map(|_| home.admin(STATUS, None).status).collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 429], "the operator's own requests are counted by themselves");
+}
+
 #[test]
 fn nobody_signs_up_and_the_operator_makes_accounts_that_are_logged_in() {
     let home = Home::new();

@@ -328,3 +328,41 @@ fn logins_of_an_address_are_counted_by_name() {
     home.clock.advance_seconds(300);
     assert_eq!(home.try_login(account.handle.as_str(), PASSWORD).status, 200);
 }
+
+/// Whoever wrote the name a little differently each time guessed as often as it liked.
+#[test]
+fn logins_are_counted_by_account_however_its_name_is_spelled() {
+    let limited = |options: &mut highwater_xrpc::Options| {
+        (options.rates.enabled, options.rates.sessions_per_5_min) = (true, 4);
+    };
+    let home = Home::with(limited, super::home::CHEAP);
+    let (account, other) = (home.account(), home.account());
+    let handle = account.handle.as_str();
+    for name in [handle, &handle.to_uppercase(), &format!("@{handle}"), account.did.as_str()] {
+        assert_eq!(home.try_login(name, "wrong horse").status, 401, "{name}");
+    }
+    for name in [handle, &format!("@@{}", handle.to_uppercase()), account.did.as_str()] {
+        assert_eq!(home.try_login(name, PASSWORD).refused(), refused(429, "RateLimitExceeded"), "{name}");
+    }
+    for name in ["nobody.pds.test", "@nobody.pds.test", "NOBODY.pds.test", "@@nobody.PDS.test"] {
+        assert_eq!(home.try_login(name, PASSWORD).status, 401, "{name}");
+    }
+    assert_eq!(home.try_login("nobody.pds.test", PASSWORD).status, 429, "or an answer would tell who is here");
+    assert_eq!(home.try_login(other.handle.as_str(), PASSWORD).status, 200, "another account");
+}
+
+/// Each name had its own count, so that an address with many names kept the processors busy with their hashes.
+#[test]
+fn logins_of_an_address_are_counted_over_all_names_too() {
+    let limited = |options: &mut highwater_xrpc::Options| {
+        (options.rates.enabled, options.rates.sessions_per_5_min) = (true, 2);
+    };
+    let home = Home::with(limited, super::home::CHEAP);
+    let account = home.account();
+    for number in 0..20 {
+        assert_eq!(home.try_login(&format!("nobody{number}.pds.test"), PASSWORD).status, 401);
+    }
+    assert_eq!(home.try_login(account.handle.as_str(), PASSWORD).refused(), refused(429, "RateLimitExceeded"));
+    home.clock.advance_seconds(300);
+    assert_eq!(home.try_login(account.handle.as_str(), PASSWORD).status, 200);
+}

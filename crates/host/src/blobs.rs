@@ -45,6 +45,9 @@ pub enum BlobError {
     /// There is no such file.
     #[error("there is no such blob")]
     Missing,
+    /// A row names it, and its file is gone.
+    #[error("the file of the blob {0} is gone from the disk: restore it from a copy")]
+    Lost(Cid),
     /// The file is not what was stored.
     #[error("the blob {0} is damaged on disk: restore its file from a copy")]
     Damaged(Cid),
@@ -57,7 +60,6 @@ impl From<io::Error> for BlobError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull => Self::Full,
-            io::ErrorKind::NotFound => Self::Missing,
             _ => Self::Io(error),
         }
     }
@@ -208,7 +210,10 @@ impl BlobFiles {
     /// # Errors
     /// `Missing`, `Damaged` if it has another length, or the system's.
     pub fn open(&self, account: AccountId, cid: Cid, bytes: u64) -> Result<BlobReader, BlobError> {
-        let file = self.disk.open(&self.path(account, &cid), OpenMode::Read)?;
+        let file = self.disk.open(&self.path(account, &cid), OpenMode::Read).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => BlobError::Missing,
+            _ => error.into(),
+        })?;
         BlobReader::new(file, cid, bytes)
     }
 

@@ -1,21 +1,23 @@
 //! Accounts: made, changed, and told of.
 
-use crate::error::{ReadError, Refused, Unsettled};
+use crate::error::{Refused, Unsettled};
 use crate::host::{Host, stopped};
 use crate::pending::{Pending, pending};
 use crate::queue::Turn;
 use crate::shared::Shared;
 use crate::slot::lock;
-use crate::turn::{Building, Handed, reserve};
+use crate::turn::{Built, Handed, take_turn};
 use crate::types::NewAccount;
 use bytes::Bytes;
 use highwater_pds::account::StoredKey;
 use highwater_pds::lifecycle::{self, Change, Turned};
 use highwater_pds::names::{NameError, Names, is_taken};
-use highwater_pds::{Account, AccountId, Draft, Fact, Signer, boot, credentials};
+use highwater_pds::{Account, AccountId, Asker, Draft, Fact, Signer, boot, credentials, turn};
 use highwater_repo::Tree;
 use highwater_repo::key::{Curve, SigningKey};
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Draws of a key before something must be wrong: one in 2^128 is none.
 const KEY_DRAWS_MAX: usize = 4;
@@ -28,9 +30,16 @@ impl From<highwater_pds::Refused> for Refused {
     }
 }
 
-impl From<ReadError> for Refused {
-    fn from(error: ReadError) -> Self {
-        Self::Invalid(error.to_string())
+/// An account that is to be made and cannot have the handle that was asked for.
+enum NotGiven {
+    Refused(Refused),
+    /// An account has the handle that is on its way itself: whether it is taken shows when that came to its end.
+    TakenBy(Arc<AtomicBool>, Refused),
+}
+
+impl From<Refused> for NotGiven {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
     }
 }
 
@@ -45,23 +54,42 @@ impl Host {
         let key = self.draw_key(new.curve)?;
         let (sealed, secret) = shared.seal(&key.secret());
         let stored = StoredKey { curve: new.curve, public: key.public().multibase(), sealed, secret };
-        let (id, names) = self.take_names(new)?;
+        // One at a time until the turn is handed over: two who ask for one handle do not both get it, and the second one's answer
+        // stands behind the turn of the first.
+        let _naming = lock(&shared.naming_turn);
+        let (id, named) = match self.take_names(new) {
+            Ok(given) => given,
+            Err(NotGiven::Refused(refused)) => return Err(refused),
+            Err(NotGiven::TakenBy(other, refused)) => return self.refuse_behind(other, refused),
+        };
         let at = shared.now();
-        let mut row = Account::new((id, names.did.clone(), names.handle.clone()), stored, at);
+        let mut row = Account::new((id, named.names.did.clone(), named.names.handle.clone()), stored, at);
         if let Some(hash) = &new.password_hash {
             row.credentials.apply(&credentials::Change::Password(hash.clone()));
         }
         let signer = Signer { key: &key, clock_id: shared.clock_id, rev_min: shared.state().rev_min() };
         let activate = new.activate.then_some(shared.options.announce);
         let (answer, waiting) = pending(stopped);
-        let named = NamesOnTheirWay { shared: Arc::clone(shared), names };
+        let Turned { draft, fallback } = lifecycle::create(row, activate, &signer, at)?;
+        let chain = Some(Arc::clone(&named.refused));
         let done = Box::new(move |result: Result<(), Unsettled>| {
             drop(named);
             answer.send(result.map(|()| id).map_err(Refused::from));
         });
-        let Turned { draft, fallback } = lifecycle::create(row, activate, &signer, at)?;
         // No turn of the account can be built before this one is durable, because nobody finds its row.
-        shared.queue.push(Turn { slot: None, chain: None, draft, fallback, urgent: false, tree: None, done })?;
+        shared.queue.push(Turn { slot: None, chain, draft, fallback, urgent: false, tree: None, done })?;
+        Ok(waiting)
+    }
+
+    /// Refuses once a turn that is on its way is durable; if that one is refused, there was no reason to.
+    fn refuse_behind(&self, other: Arc<AtomicBool>, refused: Refused) -> Result<Answered<AccountId>, Refused> {
+        let (answer, waiting) = pending(stopped);
+        let done = Box::new(move |result: Result<(), Unsettled>| {
+            answer.send(Err(result.map_or_else(Refused::from, |()| refused)));
+        });
+        let (chain, draft) = (Some(other), Draft::new(self.now()));
+        let turn = Turn { slot: None, chain, draft, fallback: None, urgent: false, tree: None, done };
+        self.shared.queue.push(turn)?;
         Ok(waiting)
     }
 
@@ -73,32 +101,47 @@ impl Host {
             SigningKey::from_secret(curve, &secret).ok()
         };
         let key = (0..KEY_DRAWS_MAX).find_map(|_| draw());
-        key.ok_or_else(|| Refused::Invalid("no key could be drawn: the system's entropy is not to be trusted".into()))
+        key.ok_or_else(|| Refused::Undrawn("no key could be drawn: the system's entropy is not to be trusted".into()))
     }
 
-    /// Names that nobody had, and that nobody else gets while the account is on its way.
-    fn take_names(&self, new: &NewAccount) -> Result<(AccountId, Names), Refused> {
+    /// A number and names that nobody had, and that nobody else gets while the account is on its way.
+    fn take_names(&self, new: &NewAccount) -> Result<(AccountId, NamesOnTheirWay), NotGiven> {
         let shared = &self.shared;
-        // One at a time, so that two who ask for one handle do not both get it.
-        let _naming = lock(&shared.naming_turn);
-        let state = shared.state();
-        let taken = |name: &str| is_taken(&state, name) || lock(&shared.naming).taken.contains(name);
+        let (state, mut naming) = (shared.state(), lock(&shared.naming));
+        let on_its_way = RefCell::new(None);
+        let taken = |name: &str| {
+            let other = naming.taken.get(name).cloned();
+            is_taken(&state, name)
+                || other.inspect(|other| *on_its_way.borrow_mut() = Some(Arc::clone(other))).is_some()
+        };
         let handle = new.handle.as_ref().map(|handle| handle.as_str());
         let names = shared.zone.give(handle, taken, || shared.random_u64()).map_err(|error| match error {
-            NameError::Taken(handle) => Refused::Taken(handle),
-            other => Refused::Invalid(other.to_string()),
+            NameError::Taken(handle) => match on_its_way.take() {
+                Some(other) => NotGiven::TakenBy(other, Refused::Taken(handle)),
+                None => Refused::Taken(handle).into(),
+            },
+            NameError::Exhausted => Refused::Undrawn(error.to_string()).into(),
+            other => Refused::Invalid(other.to_string()).into(),
         })?;
-        drop(state);
-        Ok((reserve(shared, &names), names))
+        let id = state.next_account().0.max(naming.next);
+        if id > AccountId::MAX {
+            return Err(Refused::Undrawn("the numbers of accounts are used up: no account can be made".into()).into());
+        }
+        naming.next = id + 1;
+        let refused = Arc::<AtomicBool>::default();
+        for name in [names.did.to_string(), names.handle.to_string()] {
+            naming.taken.insert(name, Arc::clone(&refused));
+        }
+        Ok((AccountId(id), NamesOnTheirWay { shared: Arc::clone(shared), names, refused }))
     }
 
     /// Locks, lifts, erases and the like. `false` if it is so already and relays know.
-    pub fn change(&self, account: AccountId, change: Change) -> Answered<bool> {
-        self.turn(account, |building| {
+    pub fn change(&self, asker: impl Into<Asker>, change: Change) -> Answered<bool> {
+        take_turn(&self.shared, &asker.into(), Refused::NoAccount, |building| {
             let key = building.key()?;
             let row = building.row();
             let turned = lifecycle::decide(row, change, &building.signer(key), building.at)?;
-            let Some(Turned { draft, fallback }) = turned else { return Ok(None) };
+            let Some(Turned { draft, fallback }) = turned else { return Ok(Built::nothing(building, false)) };
             let begins = row.head.is_none();
             let tree = begins.then(|| {
                 let mut tree = Tree::new();
@@ -109,89 +152,45 @@ impl Host {
             let blocks = commit_blocks(&draft);
             // Whatever its owner or the operator gives back can wait for space: it must not use up what locks need.
             let urgent = matches!(change, Change::Lock | Change::TakeDown | Change::Erase | Change::Decommission);
-            Ok(Some((draft, Handed { fallback, urgent, tree, blocks })))
+            Ok(Built { draft, handed: Handed { fallback, urgent, tree, blocks }, answer: true })
         })
     }
 
     /// Has a fact of an account become durable: of its credentials or its blobs.
-    pub fn fact(&self, account: AccountId, fact: Fact) -> Answered<()> {
-        self.facts(account, vec![fact])
+    pub fn fact(&self, asker: impl Into<Asker>, fact: Fact) -> Answered<()> {
+        self.facts(asker, vec![fact])
     }
 
     /// Has several facts of an account become durable together.
-    pub fn facts(&self, account: AccountId, facts: Vec<Fact>) -> Answered<()> {
-        let foreign = |fact: &Fact| !matches!(fact, Fact::Credentials(id, _) | Fact::Blob(id, _) if *id == account);
-        if facts.iter().any(foreign) {
+    pub fn facts(&self, asker: impl Into<Asker>, facts: Vec<Fact>) -> Answered<()> {
+        let asker = asker.into();
+        let of_account =
+            |fact: &Fact| matches!(fact, Fact::Credentials(id, _) | Fact::Blob(id, _) if *id == asker.account);
+        if !facts.iter().all(of_account) {
             return Pending::ready(Err(Refused::Invalid(
                 "only credentials and blobs of the account are facts of it".into(),
             )));
         }
-        self.turn_answered(account, (), |building| {
-            if building.row().standing.erased {
+        take_turn(&self.shared, &asker, Refused::NoAccount, |building| {
+            let row = building.row();
+            if row.standing.erased {
                 return Err(highwater_pds::Refused::Erased.into());
             }
-            let draft = facts.iter().cloned().fold(Draft::new(building.at), Draft::fact);
-            Ok(Some((draft, Handed::default())))
+            facts.iter().try_for_each(|fact| fact.judge(row))?;
+            let draft = facts.into_iter().fold(Draft::new(building.at), Draft::fact);
+            Ok(Built { draft, handed: Handed::default(), answer: () })
         })
     }
 
     /// Tells relays of an active account once more: `#account` and `#sync` over its newest commit. Nothing is signed.
     pub fn resync(&self, account: AccountId) -> Answered<()> {
-        self.turn_answered(account, (), |building| {
+        take_turn(&self.shared, &account.into(), Refused::NoAccount, |building| {
+            turn::may_write(building.row())?;
             let head = building.row().head.ok_or(highwater_pds::Refused::NotActivated)?;
             let block = building.blocks()?.get(&head.commit)?;
-            Ok(Some((boot::resync(building.row(), &block, building.at)?, Handed::default())))
+            let draft = boot::resync(building.row(), &block, building.at)?;
+            Ok(Built { draft, handed: Handed::default(), answer: () })
         })
-    }
-
-    fn turn(
-        &self,
-        account: AccountId,
-        build: impl FnOnce(&Building<'_>) -> Result<Option<(Draft, Handed)>, Refused>,
-    ) -> Answered<bool> {
-        let slot = self.shared.slots.get(account);
-        let Some(building) = Building::begin(&self.shared, &slot) else {
-            return Pending::ready(Err(Refused::NoAccount));
-        };
-        let (answer, waiting) = pending(stopped);
-        let (draft, handed, changed) = match build(&building) {
-            Err(refused) => return Pending::ready(Err(refused)),
-            Ok(Some((draft, handed))) => (draft, handed, true),
-            Ok(None) if !building.is_ahead() => return Pending::ready(Ok(false)),
-            // What this was judged by has to be durable before it is answered.
-            Ok(None) => (Draft::new(building.at), Handed::default(), false),
-        };
-        let done = Box::new(move |result: Result<(), Unsettled>| {
-            answer.send(result.map(|()| changed).map_err(Refused::from));
-        });
-        match building.hand_over(draft, handed, done) {
-            Ok(()) => waiting,
-            Err(why) => Pending::ready(Err(why.into())),
-        }
-    }
-
-    fn turn_answered(
-        &self,
-        account: AccountId,
-        value: (),
-        build: impl FnOnce(&Building<'_>) -> Result<Option<(Draft, Handed)>, Refused>,
-    ) -> Answered<()> {
-        let slot = self.shared.slots.get(account);
-        let Some(building) = Building::begin(&self.shared, &slot) else {
-            return Pending::ready(Err(Refused::NoAccount));
-        };
-        let (answer, waiting) = pending(stopped);
-        let built = match build(&building) {
-            Err(refused) => return Pending::ready(Err(refused)),
-            Ok(built) => built.unwrap_or_else(|| (Draft::new(building.at), Handed::default())),
-        };
-        let done = Box::new(move |result: Result<(), Unsettled>| {
-            answer.send(result.map(|()| value).map_err(Refused::from));
-        });
-        match building.hand_over(built.0, built.1, done) {
-            Ok(()) => waiting,
-            Err(why) => Pending::ready(Err(why.into())),
-        }
     }
 }
 
@@ -212,6 +211,8 @@ fn commit_blocks(draft: &Draft) -> std::collections::BTreeMap<highwater_repo::Ci
 struct NamesOnTheirWay {
     shared: Arc<Shared>,
     names: Names,
+    /// Set once it was refused.
+    refused: Arc<AtomicBool>,
 }
 
 impl Drop for NamesOnTheirWay {

@@ -1,6 +1,6 @@
 //! Why something is not done: one type for each kind of request.
 
-use highwater_pds::Status;
+use highwater_pds::{Unserved, Withdrawn};
 use highwater_repo::Cid;
 use highwater_repo::mst::TreeError;
 use highwater_repo::write::WriteError;
@@ -29,17 +29,6 @@ pub enum Unsettled {
     Stopped(String),
 }
 
-/// Why an account is not served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Unserved {
-    /// There is none, or it was not activated yet, or it was erased.
-    #[error("there is no such repository")]
-    NotFound,
-    /// It stands where nothing is served.
-    #[error("the account is {}", .0.as_str())]
-    Inactive(Status),
-}
-
 /// Why an account was not made, or not changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refused {
@@ -52,6 +41,15 @@ pub enum Refused {
     /// The account stands where it cannot be.
     #[error(transparent)]
     Turn(highwater_pds::Refused),
+    /// What let the request in holds no more, or the account stands where nobody may ask for this.
+    #[error(transparent)]
+    Withdrawn(#[from] Withdrawn),
+    /// What is stored of the account could not be read: the failing is the server's.
+    #[error("nothing was changed: {0}")]
+    Read(ReadError),
+    /// No new key or name could be had, which is the server's failing as well.
+    #[error("{0}")]
+    Undrawn(String),
     /// A name that was taken once is not given again.
     #[error("the handle {0} is taken")]
     Taken(String),
@@ -69,6 +67,9 @@ pub enum WriteRefused {
     /// The account stands where it does not write, or the commit does not fit a message.
     #[error(transparent)]
     Turn(highwater_pds::Refused),
+    /// What let the request in holds no more, or the account stands where nobody may ask for this.
+    #[error(transparent)]
+    Withdrawn(#[from] Withdrawn),
     /// A record refers to a blob that is not there, or says of it what it is not.
     #[error(transparent)]
     Blob(highwater_pds::blob::ReferenceError),
@@ -118,6 +119,29 @@ pub enum ReadError {
     /// The tree is not whole.
     #[error(transparent)]
     Tree(#[from] TreeError),
+}
+
+impl ReadError {
+    /// The same, of a block that the repository itself names: that such a block is not here is damage.
+    #[must_use]
+    pub(crate) fn of_repository(self) -> Self {
+        match self {
+            Self::NoBlock(cid) => Self::Damaged(format!("block {cid} is missing")),
+            other => other,
+        }
+    }
+}
+
+impl From<ReadError> for Refused {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error.of_repository())
+    }
+}
+
+impl From<ReadError> for WriteRefused {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error.of_repository())
+    }
 }
 
 /// Why nobody follows the stream from a cursor.

@@ -60,9 +60,10 @@ pub mod write;
 
 pub use backup::{Backup, BackupError};
 pub use boot::{Boot, Restored};
-pub use error::{CursorRefused, OpenError, ReadError, Refused, Unserved, Unsettled, WriteRefused};
+pub use error::{CursorRefused, OpenError, ReadError, Refused, Unsettled, WriteRefused};
 pub use export::Export;
 pub use highwater_pds::lifecycle::{Announce, Change};
+pub use highwater_pds::{Asker, Authority, Unserved, Withdrawn};
 pub use host::Host;
 pub use mark::{MarkError, mark_restored};
 pub use options::{Options, Sealer, Seams};

@@ -1,38 +1,37 @@
 //! What readers are answered: records, lists of them, proofs, blocks. All of it is durable.
 
 use crate::blocks::{AccountBlocks, tree};
-use crate::error::{ReadError, Unserved};
+use crate::error::ReadError;
 use crate::export::{self, Export};
 use crate::host::Host;
 use crate::shared::Shared;
 use crate::types::{List, Listed};
 use bytes::Bytes;
-use highwater_pds::{Account, AccountId, Head, Position, Status};
+use highwater_pds::{Account, AccountId, Head, Unserved};
 use highwater_repo::mst::Order;
 use highwater_repo::{Cid, Tree};
 
 /// The newest commit of an account, and its row, if it is served.
-///
-/// Source: pds.md, 1.2.
 pub(crate) fn served(shared: &Shared, id: AccountId) -> Result<(Head, Account), Unserved> {
     let state = shared.state();
     let account = state.accounts.get(&id).ok_or(Unserved::NotFound)?;
-    let standing = account.standing;
-    match account.position() {
-        Some(Position::Active) => {}
-        Some(Position::Inactive(Status::Deleted)) => return Err(Unserved::NotFound),
-        Some(Position::Inactive(status)) => return Err(Unserved::Inactive(status)),
-        // Relays do not hear of it yet, and it is there all the same for whoever knows of it.
-        None if standing.may_write() => {}
-        None => return Err(Unserved::NotFound),
-    }
+    account.served()?;
     let head = account.head.ok_or(Unserved::NotFound)?;
     Ok((head, account.clone()))
 }
 
 impl Host {
-    /// Does something with the tree and the blocks of an account's newest commit.
+    /// Does something with the tree and the blocks of an account's newest commit, which names every block that is read.
     fn with_tree<T>(
+        &self,
+        id: AccountId,
+        read: impl Fn(&Head, &Tree, &AccountBlocks<'_>) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        self.with_blocks(id, read).map_err(ReadError::of_repository)
+    }
+
+    /// Does something with the tree and the blocks of an account's newest commit, which need not name what is read.
+    fn with_blocks<T>(
         &self,
         id: AccountId,
         read: impl Fn(&Head, &Tree, &AccountBlocks<'_>) -> Result<T, ReadError>,
@@ -88,7 +87,7 @@ impl Host {
     /// # Errors
     /// [`ReadError::NoBlock`] for the first that is not here.
     pub fn blocks(&self, account: AccountId, cids: &[Cid]) -> Result<Vec<(Cid, Bytes)>, ReadError> {
-        self.with_tree(account, |_, _, blocks| cids.iter().map(|cid| Ok((*cid, blocks.get(cid)?))).collect())
+        self.with_blocks(account, |_, _, blocks| cids.iter().map(|cid| Ok((*cid, blocks.get(cid)?))).collect())
     }
 
     /// An archive that proves what a key names, or that it names nothing.

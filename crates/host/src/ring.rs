@@ -1,6 +1,7 @@
 //! The newest frames in memory, shared by everybody who follows the stream.
 
 use crate::slot::lock;
+use crate::status::InMemory;
 use bytes::Bytes;
 use highwater_pds::frame::Kind;
 use highwater_pds::{AccountId, Seq};
@@ -165,8 +166,8 @@ impl Ring {
     }
 
     /// Frames and bytes in it, and frames that were put in since the start.
-    pub fn figures(&self) -> (u64, u64, u64) {
+    pub fn figures(&self) -> (InMemory, u64) {
         let inner = lock(&self.0);
-        (inner.frames.len() as u64, inner.bytes as u64, inner.pushed)
+        (InMemory { frames: inner.frames.len() as u64, bytes: inner.bytes as u64 }, inner.pushed)
     }
 }

@@ -15,15 +15,18 @@ use highwater_pds::names::Zone;
 use highwater_pds::{AccountId, Micros, State};
 use highwater_repo::Cid;
 use highwater_store::{Store, StoreReader};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The object of the store that holds all events.
 pub(crate) const EVENTS: u64 = 1;
 /// Attempts at a read while its bytes move: a checkpoint moves them once, and takes longer than a read.
 const READ_ATTEMPTS: usize = 16;
+
+// Objects of accounts are numbered in fours, and no account has a number above the largest.
+const _: () = assert!(AccountId::MAX <= u64::MAX >> 2);
 
 /// The object of an account's row and blocks.
 pub(crate) fn row_object(account: AccountId) -> u64 {
@@ -47,7 +50,8 @@ pub(crate) fn with_object(store: &mut Store, object: u64) -> &mut Store {
 pub(crate) struct Naming {
     /// The number that the next account gets, if it is above what the state says.
     pub next: u64,
-    pub taken: BTreeSet<String>,
+    /// Each with what is set once its account was refused.
+    pub taken: BTreeMap<String, Arc<AtomicBool>>,
 }
 
 /// Figures that only the writer of the log knows.
@@ -81,7 +85,7 @@ pub(crate) struct Shared {
     pub ring: Ring,
     pub blob_files: Arc<BlobFiles>,
     pub naming: Mutex<Naming>,
-    /// Held while names are drawn.
+    /// Held while names are given, until the account is handed over.
     pub naming_turn: Mutex<()>,
     pub exports: Exports,
     pub figures: Mutex<WriterFigures>,

@@ -6,6 +6,35 @@ use highwater_pds::{Micros, Position};
 use highwater_store::StoreStatus;
 use std::collections::BTreeMap;
 
+/// The oldest frame that is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Oldest {
+    /// Its number.
+    pub seq: u64,
+    /// Its time.
+    pub at: Micros,
+}
+
+/// Frames that are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InMemory {
+    /// How many.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// A restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestoreFigures {
+    /// Its number.
+    pub id: u64,
+    /// Accounts of which it told.
+    pub accounts: u64,
+    /// Whether it ended.
+    pub done: bool,
+}
+
 /// How a server stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
@@ -17,12 +46,12 @@ pub struct Status {
     pub seq: u64,
     /// The highest number that could have been handed out.
     pub ceiling: u64,
-    /// The number of the oldest frame that is kept, and its time.
-    pub oldest: Option<(u64, Micros)>,
+    /// The oldest frame that is kept.
+    pub oldest: Option<Oldest>,
     /// Bytes of the frames that are kept.
     pub events_bytes: u64,
-    /// Frames, and bytes of them, that are in memory.
-    pub ring: (u64, u64),
+    /// The newest frames, which are in memory.
+    pub ring: InMemory,
     /// Frames sent since the start.
     pub frames_sent: u64,
     /// How many frames each subscriber has yet to take.
@@ -33,7 +62,7 @@ pub struct Status {
     pub log: highwater_wal::Metrics,
     /// The store's figures.
     pub store: StoreStatus,
-    /// Checkpoints since the start, and why the last one failed if it did.
+    /// Checkpoints since the start.
     pub checkpoints: u64,
     /// Why the last checkpoint failed, if it did.
     pub checkpoint_error: Option<String>,
@@ -41,8 +70,8 @@ pub struct Status {
     pub turns_refused: u64,
     /// Bytes of memory that trees and places of blocks took when they were last looked at.
     pub memory_bytes: u64,
-    /// The newest restore: its number, how many accounts it told of, and whether it ended.
-    pub restore: Option<(u64, u64, bool)>,
+    /// The newest restore.
+    pub restore: Option<RestoreFigures>,
     /// Relays have to be asked to crawl.
     pub relay_poke_pending: bool,
     /// The newest record's time.
@@ -69,16 +98,19 @@ impl Host {
             }
             status.seq = state.events.newest.map_or(0, |seq| seq.0);
             status.ceiling = state.sequence.ceiling();
-            status.oldest = state.events.oldest().map(|point| (point.seq.0, point.at));
+            status.oldest = state.events.oldest().map(|point| Oldest { seq: point.seq.0, at: point.at });
             status.events_bytes = state.events.oldest().map_or(0, |point| state.events.end - point.offset);
-            let restore = state.restore.as_ref();
-            status.restore = restore.map(|restore| (restore.id, restore.progress.len() as u64, restore.done));
+            status.restore = state.restore.as_ref().map(|restore| RestoreFigures {
+                id: restore.id,
+                accounts: restore.progress.len() as u64,
+                done: restore.done,
+            });
             status.relay_poke_pending = state.poke_pending;
             status.newest = state.newest;
             status.store = lock(&shared.store).status();
         }
-        let (frames, bytes, sent) = shared.ring.figures();
-        (status.ring, status.frames_sent, status.lags) = ((frames, bytes), sent, shared.ring.lags());
+        (status.ring, status.frames_sent) = shared.ring.figures();
+        status.lags = shared.ring.lags();
         let figures = lock(&shared.figures).clone();
         (status.lsn, status.log) = (figures.lsn, figures.log);
         (status.checkpoints, status.checkpoint_error) = (figures.checkpoints, figures.checkpoint_error);

@@ -2,11 +2,13 @@
 
 use crate::blocks::{AccountBlocks, tree};
 use crate::error::{ReadError, Unsettled};
+use crate::host::stopped;
+use crate::pending::{Pending, pending};
 use crate::queue::{Done, Turn};
 use crate::shared::Shared;
 use crate::slot::{Ahead, Slot, Working, lock};
 use bytes::Bytes;
-use highwater_pds::{Account, AccountId, Draft, Micros, Part, Signer, blob};
+use highwater_pds::{Account, Asker, Draft, Micros, Part, Signer, Withdrawn, blob};
 use highwater_repo::key::SigningKey;
 use highwater_repo::{Cid, Tid, Tree};
 use std::collections::{BTreeMap, VecDeque};
@@ -31,6 +33,53 @@ pub(crate) struct Handed {
     pub tree: Option<Tree>,
     /// Blocks that the next turn may need before this one is durable.
     pub blocks: BTreeMap<Cid, Bytes>,
+}
+
+/// What a turn comes to: what it hands over, and what is answered once that is durable.
+pub(crate) struct Built<T> {
+    /// Without parts nothing changes.
+    pub draft: Draft,
+    pub handed: Handed,
+    pub answer: T,
+}
+
+impl<T> Built<T> {
+    /// Nothing changes.
+    pub fn nothing(building: &Building<'_>, answer: T) -> Self {
+        Self { draft: Draft::new(building.at), handed: Handed::default(), answer }
+    }
+}
+
+/// Waits for an account's turn, has it built, and answers it.
+///
+/// What let the request in is judged first, by the row that the turn builds on. And an answer waits until everything is durable that
+/// it rests on, also if nothing changes and if it is a refusal: else somebody acts on what a power cut undoes.
+pub(crate) fn take_turn<T, E>(
+    shared: &Arc<Shared>,
+    asker: &Asker,
+    absent: E,
+    build: impl FnOnce(&mut Building<'_>) -> Result<Built<T>, E>,
+) -> Pending<Result<T, E>>
+where
+    T: Send + 'static,
+    E: From<Unsettled> + From<Withdrawn> + Send + 'static,
+{
+    let slot = shared.slots.get(asker.account);
+    let Some(mut building) = Building::begin(shared, &slot) else { return Pending::ready(Err(absent)) };
+    let judged = asker.authority.judge(building.row()).map_err(E::from);
+    let (draft, handed, answer) = match judged.and_then(|()| build(&mut building)) {
+        Ok(Built { draft, handed, answer }) => (draft, handed, Ok(answer)),
+        Err(refused) => (Draft::new(building.at), Handed::default(), Err(refused)),
+    };
+    if draft.parts.is_empty() && !building.is_ahead() {
+        return Pending::ready(answer);
+    }
+    let (say, waiting) = pending(stopped);
+    let done = Box::new(move |settled: Result<(), Unsettled>| say.send(settled.map_err(E::from).and(answer)));
+    match building.hand_over(draft, handed, done) {
+        Ok(()) => waiting,
+        Err(why) => Pending::ready(Err(why.into())),
+    }
 }
 
 /// The row of an account as its turns left it that were handed over; `None` if there is no such account.
@@ -198,15 +247,4 @@ pub(crate) fn key<'a>(shared: &Shared, slot: &'a Slot, row: &Account) -> Result<
 /// Hands over a draft that belongs to no account's row.
 pub(crate) fn hand_over_alone(shared: &Shared, draft: Draft, done: Done) -> Result<(), Unsettled> {
     shared.queue.push(Turn { slot: None, chain: None, draft, fallback: None, urgent: false, tree: None, done })
-}
-
-/// The number of an account that does not exist yet, and its names, until the turn that makes it came to its end.
-pub(crate) fn reserve(shared: &Shared, names: &highwater_pds::names::Names) -> AccountId {
-    let next = shared.state().next_account();
-    let mut naming = lock(&shared.naming);
-    let id = next.0.max(naming.next);
-    naming.next = id + 1;
-    naming.taken.insert(names.did.to_string());
-    naming.taken.insert(names.handle.to_string());
-    AccountId(id)
 }

@@ -1,12 +1,12 @@
 //! Writes of records.
 
 use crate::blocks::AccountBlocks;
-use crate::error::{ReadError, Unserved, Unsettled, WriteRefused};
-use crate::host::{Host, stopped};
-use crate::pending::{Pending, pending};
-use crate::turn::{Building, Handed};
+use crate::error::{ReadError, WriteRefused};
+use crate::host::Host;
+use crate::pending::Pending;
+use crate::turn::{Building, Built, Handed, take_turn};
 use crate::types::{Action, RecordWrite, WriteBatch, WriteResult, Written};
-use highwater_pds::{AccountId, Draft, blob, turn};
+use highwater_pds::{Asker, Unserved, blob, turn};
 use highwater_repo::data::{self, Value};
 use highwater_repo::write::{self, Change, Prepared, Write, WriteError};
 use highwater_repo::{Blocks as _, Cid, Codec, Tid, Tree};
@@ -21,12 +21,6 @@ impl From<highwater_pds::Refused> for WriteRefused {
     }
 }
 
-impl From<ReadError> for WriteRefused {
-    fn from(error: ReadError) -> Self {
-        Self::Read(error)
-    }
-}
-
 /// What a batch came to, before anything is handed over.
 struct Judged {
     /// One for each write.
@@ -38,42 +32,14 @@ struct Judged {
 impl Host {
     /// Makes the writes of a batch one commit. Signs on this thread, and may read the disk.
     ///
-    /// A put of what is there already is no change, and a batch without a change makes no commit.
-    pub fn write(&self, account: AccountId, batch: WriteBatch) -> Pending<Result<Written, WriteRefused>> {
-        let slot = self.shared.slots.get(account);
-        let Some(mut building) = Building::begin(&self.shared, &slot) else {
-            return Pending::ready(Err(Unserved::NotFound.into()));
-        };
-        let (answer, waiting) = pending(stopped);
-        match self.build(&mut building, batch) {
-            Ok((draft, handed, written)) => {
-                if draft.parts.is_empty() && !building.is_ahead() {
-                    return Pending::ready(Ok(written));
-                }
-                let done = Box::new(move |result: Result<(), Unsettled>| {
-                    answer.send(result.map(|()| written).map_err(WriteRefused::from));
-                });
-                match building.hand_over(draft, handed, done) {
-                    Ok(()) => waiting,
-                    Err(why) => Pending::ready(Err(why.into())),
-                }
-            }
-            Err(refused) if !building.is_ahead() => Pending::ready(Err(refused)),
-            // What it was judged by has to be durable before anybody hears of it.
-            Err(refused) => {
-                let draft = Draft::new(building.at);
-                let done = Box::new(move |result: Result<(), Unsettled>| {
-                    answer.send(Err(result.map_or_else(WriteRefused::from, |()| refused)));
-                });
-                match building.hand_over(draft, Handed::default(), done) {
-                    Ok(()) => waiting,
-                    Err(why) => Pending::ready(Err(why.into())),
-                }
-            }
-        }
+    /// A put of what is there already is no change, and a batch without a change makes no commit. What let the asker in is judged when
+    /// the account's turn has come.
+    pub fn write(&self, asker: impl Into<Asker>, batch: WriteBatch) -> Pending<Result<Written, WriteRefused>> {
+        let absent = Unserved::NotFound.into();
+        take_turn(&self.shared, &asker.into(), absent, |building| self.build(building, batch))
     }
 
-    fn build(&self, building: &mut Building<'_>, batch: WriteBatch) -> Result<(Draft, Handed, Written), WriteRefused> {
+    fn build(&self, building: &mut Building<'_>, batch: WriteBatch) -> Result<Built<Written>, WriteRefused> {
         turn::may_write(building.row())?;
         let head = building.row().head;
         if let Some(swap) = batch.swap_commit
@@ -88,11 +54,10 @@ impl Host {
         let blocks = building.blocks()?;
         let Judged { results, writes } = self.judge(batch, &tree, &blocks)?;
         if writes.is_empty() {
-            let draft = Draft::new(building.at);
-            return Ok((draft, Handed::default(), Written { commit: None, results }));
+            return Ok(Built::nothing(building, Written { commit: None, results }));
         }
         let staged = write::stage(&tree, &writes, &blocks).map_err(|error| match error {
-            WriteError::Tree(error) => WriteRefused::Read(blocks.explain(error)),
+            WriteError::Tree(error) => blocks.explain(error).into(),
             other => WriteRefused::Write(other),
         })?;
         let key = building.key()?;
@@ -107,7 +72,7 @@ impl Host {
         let mut made: std::collections::BTreeMap<_, _> = prepared.made.into_iter().collect();
         made.insert(prepared.cid, prepared.block);
         let handed = Handed { fallback: None, urgent: false, tree: Some(prepared.tree), blocks: made };
-        Ok((draft, handed, Written { commit, results }))
+        Ok(Built { draft, handed, answer: Written { commit, results } })
     }
 
     /// Looks at each write by what is there.
@@ -174,14 +139,17 @@ fn blob_changes(
     if !refers && !held {
         return Ok(Vec::new());
     }
-    let decode = |bytes| data::decode(bytes).map_err(|error| WriteRefused::Invalid(error.to_string()));
+    let invalid = |error: data::DataError| WriteRefused::Invalid(error.to_string());
+    let damaged = |error: data::DataError| ReadError::Damaged(format!("a record is none: {error}"));
     let mut values: Vec<(Option<Value>, Option<Value>)> = Vec::with_capacity(writes.len());
     for (write, operation) in writes.iter().zip(&prepared.operations) {
-        let after = record(write).filter(|record| may_refer(record)).map(decode).transpose()?;
+        let after = record(write).filter(|record| may_refer(record)).map(data::decode).transpose().map_err(invalid)?;
         let before = match operation.previous.filter(|_| held) {
             None => None,
             Some(cid) => match blocks.block(&cid) {
-                Some(bytes) => Some(bytes).filter(|bytes| may_refer(bytes)).map(decode).transpose()?,
+                Some(bytes) => {
+                    Some(bytes).filter(|bytes| may_refer(bytes)).map(data::decode).transpose().map_err(damaged)?
+                }
                 None => return Err(blocks.explain(highwater_repo::mst::TreeError::Missing(cid)).into()),
             },
         };

@@ -9,6 +9,7 @@ use highwater_base::codec::{DecodeError, Reader, Writer};
 use highwater_repo::key::Curve;
 use highwater_repo::syntax::{Did, Handle};
 use highwater_repo::{Cid, Tid};
+use thiserror::Error;
 
 /// An account's number on this server, from 1; never given twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,7 +17,7 @@ pub struct AccountId(pub u64);
 
 impl AccountId {
     /// The largest: the server's store numbers what it keeps of an account in four times as many.
-    const MAX: u64 = (1 << 61) - 1;
+    pub const MAX: u64 = (1 << 61) - 1;
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         let id = input.u64()?;
@@ -88,6 +89,17 @@ impl Position {
     pub(crate) fn decode_option(input: &mut Reader) -> Result<Option<Self>, DecodeError> {
         input.option(Self::decode)
     }
+}
+
+/// Why nothing of an account is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Unserved {
+    /// There is none, or relays are not to hear of it yet, or it was erased.
+    #[error("there is no such repository")]
+    NotFound,
+    /// It stands where nothing is served.
+    #[error("the account is {}", .0.as_str())]
+    Inactive(Status),
 }
 
 /// What was done to an account. Each is done and undone by itself; the strongest shows.
@@ -312,6 +324,19 @@ impl Account {
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         self.standing.position()
+    }
+
+    /// Whether its repository, records and blobs are served: exactly while relays are told that it is active, since they ask what
+    /// they were told of.
+    /// # Errors
+    /// [`Unserved`].
+    /// Source: pds.md, 1.2.
+    pub fn served(&self) -> Result<(), Unserved> {
+        match self.position() {
+            Some(Position::Active) => Ok(()),
+            None | Some(Position::Inactive(Status::Deleted)) => Err(Unserved::NotFound),
+            Some(Position::Inactive(status)) => Err(Unserved::Inactive(status)),
+        }
     }
 
     /// The newest commit of an account that may write, if no frame told of it yet: whoever sends the next frame needs its block.

@@ -6,6 +6,7 @@
 //!
 //! # Modules
 //! - [`account`]: an account's row; its standing, and the position that relays are told
+//! - [`authority`]: in whose name something is asked, and whether that still stands
 //! - [`credentials`], [`blob`]: what an account logs in with; the blobs that it holds
 //! - [`record`], [`draft`]: what the log holds of one turn, and what a turn hands over before its frames have numbers
 //! - [`frame`]: messages of the firehose
@@ -25,6 +26,7 @@
 //! Any crate of the workspace but `base` and `repo`; clocks, entropy, files.
 
 pub mod account;
+pub mod authority;
 pub mod blob;
 pub mod boot;
 pub mod credentials;
@@ -41,7 +43,8 @@ pub mod state;
 pub mod time;
 pub mod turn;
 
-pub use account::{Account, AccountId, Head, Position, Standing, Status};
+pub use account::{Account, AccountId, Head, Position, Standing, Status, Unserved};
+pub use authority::{Asker, Authority, Withdrawn};
 pub use draft::{Draft, Part};
 pub use record::{Entry, Fact, Record};
 pub use sequence::{Seq, Sequence};

@@ -127,6 +127,6 @@ pub async fn update_account_password(mut call: Call) -> Result {
     let id = account(&call, &did)?.id;
     let hash = call.auth()?.passwords.hash(call.party(), &password, call.context.draw_16()).await?;
     let change = credentials::Change::Password(hash);
-    call.context.keep(id, change).await?;
+    call.context.keep(id, [change]).await?;
     Ok(crate::server::nothing())
 }

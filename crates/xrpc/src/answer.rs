@@ -3,9 +3,9 @@
 use crate::error::{Error, Name, Result};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use highwater_host::{self as host, ReadError, Unserved, Unsettled, WriteRefused};
+use highwater_host::{self as host, ReadError, Unserved, Unsettled, Withdrawn, WriteRefused};
 use highwater_pds::blob::ReferenceError;
-use highwater_pds::{Position, Refused, Status};
+use highwater_pds::{Refused, Status};
 use highwater_repo::write::WriteError;
 use serde::Serialize;
 
@@ -37,17 +37,6 @@ pub fn archive(bytes: impl Into<axum::body::Body>) -> Response {
     ([(header::CONTENT_TYPE, CAR)], bytes.into()).into_response()
 }
 
-/// Why nothing of an account with this position is served; nothing if it is.
-/// # Errors
-/// `RepoNotFound`, `RepoTakendown`, `RepoSuspended`, `RepoDeactivated`.
-pub fn served(position: Option<Position>) -> Result<()> {
-    match position {
-        None => Err(Unserved::NotFound.into()),
-        Some(Position::Active) => Ok(()),
-        Some(Position::Inactive(status)) => Err(Unserved::Inactive(status).into()),
-    }
-}
-
 /// The refusal of a server that has too much to do, or whose disk is full.
 pub fn busy(message: String) -> Error {
     Error::new(Name::NotEnoughResources, message).with(header::RETRY_AFTER, HeaderValue::from(RETRY_S))
@@ -57,6 +46,27 @@ pub fn busy(message: String) -> Error {
 pub fn internal(error: &dyn std::fmt::Display) -> Error {
     tracing::error!(event = "request_failed", %error, "a request failed inside the server");
     Error::new(Name::InternalServerError, "the server failed; its log says why")
+}
+
+/// What is told where stored bytes are not what was written; the log says which.
+pub fn damaged(error: &dyn std::fmt::Display) -> Error {
+    tracing::error!(event = "stored_bytes_damaged", %error, "a request needs stored bytes that are damaged; restore them from a copy");
+    Error::new(
+        Name::InternalServerError,
+        "what the server has stored of this is damaged on its disk, and nothing was changed; its log says where",
+    )
+}
+
+impl From<Withdrawn> for Error {
+    fn from(withdrawn: Withdrawn) -> Self {
+        let name = match withdrawn {
+            Withdrawn::Ended | Withdrawn::Erased => Name::ExpiredToken,
+            Withdrawn::Password => Name::AuthenticationRequired,
+            Withdrawn::TakenDown | Withdrawn::Locked => Name::AccountTakedown,
+            Withdrawn::Decommissioned | Withdrawn::NotActivated | Withdrawn::Deactivated => Name::AccountDeactivated,
+        };
+        Self::new(name, withdrawn.to_string())
+    }
 }
 
 impl From<Unserved> for Error {
@@ -80,7 +90,7 @@ impl From<ReadError> for Error {
                 Self::new(Name::BlockNotFound, format!("block {cid} is not part of the repository"))
             }
             ReadError::Busy => busy(error.to_string()),
-            error => internal(&error),
+            ReadError::Damaged(_) | ReadError::Tree(_) => damaged(&error),
         }
     }
 }
@@ -101,7 +111,7 @@ impl From<Refused> for Error {
             Refused::Inactive(status) => Unserved::Inactive(status).into(),
             Refused::Decommissioned => Self::new(Name::RepoDeactivated, refused.to_string()),
             Refused::Stale(_) => busy(refused.to_string()),
-            Refused::HeadBlock(_) => internal(&refused),
+            Refused::HeadBlock(_) => damaged(&refused),
             Refused::FrameTooLarge(_) => Self::new(Name::PayloadTooLarge, refused.to_string()),
         }
     }
@@ -113,6 +123,12 @@ impl From<host::Refused> for Error {
             host::Refused::NoAccount => Unserved::NotFound.into(),
             host::Refused::Invalid(_) => Self::invalid(refused.to_string()),
             host::Refused::Turn(refused) => refused.into(),
+            host::Refused::Withdrawn(withdrawn) => withdrawn.into(),
+            host::Refused::Read(error) => error.into(),
+            host::Refused::Undrawn(_) => {
+                tracing::error!(event = "nothing_drawn", %refused, "an account could not be made");
+                Self::new(Name::InternalServerError, refused.to_string())
+            }
             host::Refused::Taken(_) => Self::new(Name::HandleNotAvailable, refused.to_string()),
             host::Refused::Unsettled(unsettled) => unsettled.into(),
         }
@@ -123,6 +139,7 @@ impl From<WriteRefused> for Error {
     fn from(refused: WriteRefused) -> Self {
         match refused {
             WriteRefused::Account(unserved) => unserved.into(),
+            WriteRefused::Withdrawn(withdrawn) => withdrawn.into(),
             WriteRefused::SwapCommit { .. } | WriteRefused::SwapRecord { .. } => {
                 Self::new(Name::InvalidSwap, refused.to_string())
             }
@@ -132,7 +149,7 @@ impl From<WriteRefused> for Error {
             WriteRefused::Write(WriteError::CommitTooLarge { .. }) => {
                 Self::new(Name::PayloadTooLarge, refused.to_string())
             }
-            WriteRefused::Write(WriteError::Tree(error)) => internal(&error),
+            WriteRefused::Write(WriteError::Tree(error)) => damaged(&error),
             WriteRefused::Turn(refused) => refused.into(),
             // The lexicons name it so in the methods that read blobs; whoever writes gets it for a blob that is not there.
             WriteRefused::Blob(ReferenceError::Absent { .. }) => Self::new(Name::BlobNotFound, refused.to_string()),

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::error::{Error, Name};
 use crate::sessions::Auth;
 use axum::http::request::Parts;
-use highwater_pds::AccountId;
+use highwater_pds::{AccountId, Asker, Authority};
 use std::fmt;
 
 /// What a session may do.
@@ -19,12 +19,22 @@ pub enum Scope {
 }
 
 /// Whose request it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     /// The account.
     pub account: AccountId,
     /// What the session may do.
     pub scope: Scope,
+    /// What let the request in: it goes with whatever the request has done, and is judged again when that is.
+    pub authority: Authority,
+}
+
+impl Access {
+    /// Who asks the host.
+    #[must_use]
+    pub fn asker(&self) -> Asker {
+        Asker { account: self.account, authority: self.authority.clone() }
+    }
 }
 
 /// Who judges what requests carry.

@@ -5,7 +5,6 @@ use crate::body::{self, Arriving};
 use crate::call::Call;
 use crate::context::Context;
 use crate::error::{Error, Name, Result};
-use crate::sessions::{may_act, may_have_sessions};
 use crate::shares::Party;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
@@ -41,7 +40,8 @@ impl From<BlobError> for Error {
             BlobError::Empty => Self::invalid(error.to_string()),
             BlobError::Full => answer::busy(error.to_string()),
             BlobError::Missing => Self::new(Name::BlobNotFound, error.to_string()),
-            BlobError::Damaged(_) | BlobError::Io(_) => answer::internal(&error),
+            BlobError::Damaged(_) | BlobError::Lost(_) => answer::damaged(&error),
+            BlobError::Io(_) => answer::internal(&error),
         }
     }
 }
@@ -70,23 +70,16 @@ async fn write(mut upload: Upload, piece: Bytes) -> Result<Upload> {
 /// `com.atproto.repo.uploadBlob`
 pub async fn upload_blob(mut call: Call) -> Result {
     let access = call.access_or_service(UPLOAD)?;
-    let row = call.row(access)?;
-    may_act(&row)?;
     let context = Arc::clone(&call.context);
     let bytes_max = context.options.blob_bytes_max;
     let declared = body::declared(&call.head)?;
     if declared.is_some_and(|declared| declared > bytes_max) {
         return Err(BlobError::TooLarge(bytes_max).into());
     }
-    let _place = context.uploads.take(Party::Account(row.id), 1)?;
+    let _place = context.uploads.take(Party::Account(access.account), 1)?;
     let host = context.host.clone();
-    let id = row.id;
-    let upload = off(move || host.begin_blob(id, declared.unwrap_or(bytes_max).max(1))).await?;
+    let upload = off(move || host.begin_blob(access.asker(), declared.unwrap_or(bytes_max).max(1))).await?;
     let upload = receive(&mut call.body, upload, &context).await?;
-    // A body takes its time, and a lock must not wait for it.
-    let row = call.row(access)?;
-    may_have_sessions(&row)?;
-    may_act(&row)?;
     let said = call.media_type();
     let host = context.host.clone();
     let kept = off(move || host.keep_blob(upload, said.as_deref())).await?;
@@ -112,7 +105,7 @@ fn served(call: &Call) -> Result<Account> {
     let did = call.query.required("did")?;
     let row = call.context.host.state(|state| state.by_did(did).cloned());
     let row = row.ok_or_else(|| Error::new(Name::RepoNotFound, "there is no such repository here"))?;
-    answer::served(row.position())?;
+    row.served()?;
     Ok(row)
 }
 

@@ -12,6 +12,7 @@ use axum::extract::ConnectInfo;
 use axum::http::header;
 use axum::http::request::Parts;
 use bytes::{Bytes, BytesMut};
+use highwater_pds::AccountId;
 use serde::de::DeserializeOwned;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,8 +37,8 @@ pub struct Call {
     pub peer: IpAddr,
     /// Its body, not read yet.
     pub body: Body,
-    /// Its token was taken, and is to be judged once more when the body is there.
-    judged: OnceLock<Access>,
+    /// The account whose request it is, once that was asked.
+    account: OnceLock<AccountId>,
     /// It showed the administrator's password.
     operator: AtomicBool,
 }
@@ -45,16 +46,17 @@ pub struct Call {
 impl Call {
     pub(crate) fn new(context: Arc<Context>, head: Parts, body: Body) -> Result<Self> {
         let (query, peer) = (Query::parse(head.uri.query())?, peer(&head));
-        Ok(Self { context, head, query, peer, body, judged: OnceLock::new(), operator: AtomicBool::new(false) })
+        Ok(Self { context, head, query, peer, body, account: OnceLock::new(), operator: AtomicBool::new(false) })
     }
 
-    /// Whose request it is. A body that is read afterwards is only handed over if that still holds at its end: whoever sends it
-    /// slowly must not outlast a lock, a logout or another password.
+    /// Whose request it is, by what is durable now. Bodies and turns take their time: whatever the request then has done, the host
+    /// judges again by the [`Access::asker`] that goes with it.
     /// # Errors
     /// As [`crate::Gatekeeper::access`].
     pub fn access(&self) -> Result<Access> {
         let access = self.context.gatekeeper.access(&self.context, &self.head)?;
-        Ok(*self.judged.get_or_init(|| access))
+        self.account.get_or_init(|| access.account);
+        Ok(access)
     }
 
     /// It comes from the administrator.
@@ -68,7 +70,7 @@ impl Call {
         if self.operator.load(Ordering::Relaxed) {
             return Party::Operator;
         }
-        let account = self.judged.get().map(|access| Party::Account(access.account));
+        let account = self.account.get().copied().map(Party::Account);
         account.unwrap_or_else(|| Party::Address(network(self.peer)))
     }
 
@@ -93,8 +95,7 @@ impl Call {
 
     /// Reads a whole body of at most `bytes_max` bytes.
     /// # Errors
-    /// `UnsupportedMediaType` if it is compressed; `PayloadTooLarge`, `RequestTimeout`, `NotEnoughResources`; as [`Self::access`]
-    /// if what let the request in has ended meanwhile.
+    /// `UnsupportedMediaType` if it is compressed; `PayloadTooLarge`, `RequestTimeout`, `NotEnoughResources`.
     pub async fn bytes(&mut self, bytes_max: usize) -> Result<Bytes> {
         let too_large =
             || Error::new(Name::PayloadTooLarge, format!("the body may have {bytes_max} bytes at the most"));
@@ -114,9 +115,6 @@ impl Call {
             }
             room.grow(length.next_multiple_of(STEP_BYTES) >> 10)?;
             read.extend_from_slice(&data);
-        }
-        if self.judged.get().is_some() {
-            self.access()?;
         }
         Ok(read.freeze())
     }

@@ -81,7 +81,7 @@ pub(crate) struct Failure {
 }
 
 /// Codes that are sent here, with their statuses; each has a row in the table of the server's errors.
-pub const CODES: [(&str, u16); 10] = [
+pub const CODES: [(&str, u16); 11] = [
     ("INVALID_REQUEST", 400),
     ("NOT_FOUND", 404),
     ("ACCOUNT_NOT_FOUND", 404),
@@ -89,7 +89,8 @@ pub const CODES: [(&str, u16); 10] = [
     ("ALREADY_EXISTS", 409),
     ("ACCOUNT_STATE", 409),
     ("INTERNAL", 500),
-    ("NO_LEADER", 503),
+    ("STORED_BYTES_DAMAGED", 500),
+    ("PDS_BUSY", 503),
     ("PDS_UNAVAILABLE", 503),
     ("WAL_DISK_PRESSURE", 503),
 ];
@@ -100,12 +101,20 @@ impl Failure {
     }
 }
 
+/// Refusals of a moment: nothing was done, and after so many seconds it may be.
+const MOMENTARY: [&str; 2] = ["PDS_BUSY", "WAL_DISK_PRESSURE"];
+const RETRY_S: u64 = 1;
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = CODES.iter().find(|(code, _)| *code == self.code).map_or(500, |(_, status)| *status);
         let body = Json(json!({ "error": { "code": self.code, "message": self.message } }));
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, [(header::CACHE_CONTROL, "no-store")], body).into_response()
+        let mut response = (status, [(header::CACHE_CONTROL, "no-store")], body).into_response();
+        if MOMENTARY.contains(&self.code) {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_S.into());
+        }
+        response
     }
 }
 
@@ -113,11 +122,21 @@ impl From<Unsettled> for Failure {
     fn from(why: Unsettled) -> Self {
         let code = match why {
             Unsettled::Full => "WAL_DISK_PRESSURE",
-            Unsettled::Overtaken | Unsettled::Busy => "NO_LEADER",
+            Unsettled::Overtaken | Unsettled::Busy => "PDS_BUSY",
             Unsettled::Stopped(_) | Unsettled::Numbers => "PDS_UNAVAILABLE",
         };
         Self::new(code, why.to_string())
     }
+}
+
+/// The operator is told which bytes: whoever reads this has the disk.
+fn damaged(message: String) -> Failure {
+    tracing::error!(
+        event = "stored_bytes_damaged",
+        message,
+        "what an operator asks for needs stored bytes that are damaged"
+    );
+    Failure::new("STORED_BYTES_DAMAGED", message)
 }
 
 impl From<Refused> for Failure {
@@ -126,7 +145,10 @@ impl From<Refused> for Failure {
         match refused {
             Refused::NoAccount => Self::new("ACCOUNT_NOT_FOUND", message),
             Refused::Invalid(_) => Self::new("INVALID_REQUEST", message),
-            Refused::Turn(_) => Self::new("ACCOUNT_STATE", message),
+            Refused::Turn(highwater_pds::Refused::HeadBlock(_)) | Refused::Read(_) => damaged(message),
+            Refused::Turn(highwater_pds::Refused::Stale(_)) => Self::new("PDS_BUSY", message),
+            Refused::Turn(_) | Refused::Withdrawn(_) => Self::new("ACCOUNT_STATE", message),
+            Refused::Undrawn(_) => Self::new("INTERNAL", message),
             Refused::Taken(_) => Self::new("ALREADY_EXISTS", message),
             Refused::Unsettled(why) => why.into(),
         }
@@ -147,7 +169,8 @@ impl From<BackupError> for Failure {
 impl From<error::Error> for Failure {
     fn from(error: error::Error) -> Self {
         let code = match error.name() {
-            Name::NotEnoughResources => "NO_LEADER",
+            Name::NotEnoughResources => "PDS_BUSY",
+            Name::AccountTakedown | Name::AccountDeactivated | Name::ExpiredToken => "ACCOUNT_STATE",
             Name::InternalServerError => "INTERNAL",
             _ => "INVALID_REQUEST",
         };

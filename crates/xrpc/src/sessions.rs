@@ -17,8 +17,8 @@ use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use highwater_host::{Host, Unsettled};
-use highwater_pds::credentials::{Change, Credentials, Grant, Issued, SessionId};
-use highwater_pds::{Account, AccountId, Fact, lifecycle};
+use highwater_pds::credentials::{Change, Grant, Issued, SessionId};
+use highwater_pds::{Account, Asker, Authority, Fact, Withdrawn, lifecycle};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use std::fmt;
@@ -96,37 +96,6 @@ pub(crate) struct Tokens {
     pub refresh: String,
 }
 
-/// Whether an account may have sessions now.
-/// # Errors
-/// `AccountTakedown`, `AccountDeactivated`; `ExpiredToken` for an erased one, whose sessions ended.
-pub(crate) fn may_have_sessions(account: &Account) -> Result<()> {
-    let standing = account.standing;
-    let (name, message) = if standing.erased {
-        (Name::ExpiredToken, "the account was erased")
-    } else if standing.taken_down {
-        (Name::AccountTakedown, "the account has been taken down")
-    } else if standing.suspended {
-        (Name::AccountTakedown, "the account is locked by the operator")
-    } else if standing.decommissioned {
-        (Name::AccountDeactivated, "the account went to another host, or is retired")
-    } else if !standing.activated {
-        (Name::AccountDeactivated, "the account is not active yet: the operator activates it")
-    } else {
-        return Ok(());
-    };
-    Err(Error::new(name, message))
-}
-
-/// Whether an account may change anything but where it stands.
-/// # Errors
-/// `AccountDeactivated`, for one that may have sessions.
-pub(crate) fn may_act(account: &Account) -> Result<()> {
-    if account.standing.deactivated {
-        return Err(Error::new(Name::AccountDeactivated, "the account is deactivated: activate it first"));
-    }
-    Ok(())
-}
-
 fn authorization<'a>(head: &'a Parts, scheme: &str) -> Result<&'a str> {
     let missing = || Error::new(Name::AuthMissing, format!("the method needs `Authorization: {scheme} …`"));
     let value = head.headers.get(header::AUTHORIZATION).ok_or_else(missing)?;
@@ -149,7 +118,7 @@ impl From<TokenError> for Error {
 }
 
 fn ended() -> Error {
-    Error::new(Name::ExpiredToken, "the session has ended: log in again")
+    Withdrawn::Ended.into()
 }
 
 impl Auth {
@@ -254,12 +223,13 @@ impl Gatekeeper for Auth {
         };
         context.host.state(|state| {
             let account = state.by_did(&claims.subject).ok_or_else(ended)?;
-            may_have_sessions(account)?;
+            let authority = Authority::Session(claims.session);
+            authority.judge(account)?;
             let session = account.credentials.sessions.get(&claims.session).ok_or_else(ended)?;
             if TokenScope::of(&session.grant) != claims.scope {
                 return Err(Error::new(Name::InvalidToken, "the session was not opened with what the token says"));
             }
-            Ok(Access { account: account.id, scope })
+            Ok(Access { account: account.id, scope, authority })
         })
     }
 
@@ -307,24 +277,27 @@ impl Call {
     /// The row of an account that is there.
     /// # Errors
     /// `ExpiredToken` if it is not.
-    pub(crate) fn row(&self, access: Access) -> Result<Account> {
+    pub(crate) fn row(&self, access: &Access) -> Result<Account> {
         let row = self.context.host.state(|state| state.accounts.get(&access.account).cloned());
         row.ok_or_else(ended)
     }
 }
 
 impl Context {
-    /// Has a change of an account's credentials become durable. Its turn is built where it may wait for another one.
-    pub(crate) async fn keep(&self, id: AccountId, change: Change) -> Result<()> {
-        let host = self.host.clone();
-        call::blocking(move || host.fact(id, Fact::Credentials(id, change))).await?.await?;
+    /// Has changes of an account's credentials become durable. Their turn is built where it may wait for another one; without any, it
+    /// only judges who asks.
+    pub(crate) async fn keep(&self, asker: impl Into<Asker>, changes: impl IntoIterator<Item = Change>) -> Result<()> {
+        let (host, asker) = (self.host.clone(), asker.into());
+        let id = asker.account;
+        let facts = changes.into_iter().map(|change| Fact::Credentials(id, change)).collect();
+        call::blocking(move || host.facts(asker, facts)).await?.await?;
         Ok(())
     }
 
     /// Changes where an account stands. The turn signs, and may read the disk.
-    pub(crate) async fn change(&self, id: AccountId, change: lifecycle::Change) -> Result<()> {
-        let host = self.host.clone();
-        call::blocking(move || host.change(id, change)).await?.await?;
+    pub(crate) async fn change(&self, asker: impl Into<Asker>, change: lifecycle::Change) -> Result<()> {
+        let (host, asker) = (self.host.clone(), asker.into());
+        call::blocking(move || host.change(asker, change)).await?.await?;
         Ok(())
     }
 
@@ -341,28 +314,21 @@ impl Context {
         drawn.to_be_bytes()
     }
 
-    /// Opens a session of an account that may have one. Returns its row, which has the session, and its tokens. `holds` says whether
-    /// what let the client in is still good once the session is open: to check a password takes time, in which it may be changed.
+    /// Opens a session of an account. Returns its row, which has the session, and its tokens. `authority` let the client in: to check
+    /// a password takes time, in which it may be changed.
     pub(crate) async fn open_session(
         &self,
         did: &str,
         grant: Grant,
-        holds: impl Fn(&Credentials) -> bool + Send,
+        authority: Authority,
     ) -> Result<(Account, Tokens)> {
         let host = &self.host;
-        let row = host.state(|state| state.by_did(did).cloned()).ok_or_else(ended)?;
-        may_have_sessions(&row)?;
-        let id = SessionId(self.draw_16());
+        let row = || host.state(|state| state.by_did(did).cloned()).ok_or_else(ended);
+        let (account, id) = (row()?.id, SessionId(self.draw_16()));
         let change = Change::SessionOpened { id, grant, at: host.now() };
-        self.keep(row.id, change).await?;
-        // The lock may have come meanwhile.
-        let row = host.state(|state| state.by_did(did).cloned()).ok_or_else(ended)?;
-        may_have_sessions(&row)?;
+        self.keep(Asker { account, authority }, [change]).await?;
+        let row = row()?;
         let issued = row.credentials.sessions.get(&id).ok_or_else(ended)?.newest();
-        if !holds(&row.credentials) {
-            self.keep(row.id, Change::SessionClosed(id)).await?;
-            return Err(Error::new(Name::AuthenticationRequired, "the password was changed or revoked meanwhile"));
-        }
         let tokens = self.auth()?.tokens(self, &row, id, issued)?;
         Ok((row, tokens))
     }

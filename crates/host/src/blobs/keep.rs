@@ -4,7 +4,7 @@ use super::{BlobError, BlobReader, Stored, Upload};
 use crate::error::Refused;
 use crate::host::Host;
 use highwater_pds::blob::{Change, TEMPORARY_MAX, media_type};
-use highwater_pds::{AccountId, Fact, Micros};
+use highwater_pds::{AccountId, Asker, Fact, Micros};
 use highwater_repo::Cid;
 use thiserror::Error;
 
@@ -36,25 +36,32 @@ pub struct Kept {
 }
 
 impl Host {
-    /// Begins an upload of at most `bytes_max` bytes.
+    /// Begins an upload of at most `bytes_max` bytes. What let the asker in is judged now by what is durable, and once more at its end.
     /// # Errors
     /// [`KeepError`].
-    pub fn begin_blob(&self, account: AccountId, bytes_max: u64) -> Result<Upload, KeepError> {
-        let temporary = self.state(|state| state.blobs.get(&account).map_or(0, highwater_pds::blob::Blobs::temporary));
+    pub fn begin_blob(&self, asker: impl Into<Asker>, bytes_max: u64) -> Result<Upload, KeepError> {
+        let asker = asker.into();
+        let account = asker.account;
+        let temporary = self.state(|state| {
+            let row = state.accounts.get(&account).ok_or(Refused::NoAccount)?;
+            asker.authority.judge(row).and_then(|()| row.may_act()).map_err(Refused::from)?;
+            Ok::<_, Refused>(state.blobs.get(&account).map_or(0, highwater_pds::blob::Blobs::temporary))
+        })?;
         if temporary >= TEMPORARY_MAX {
             return Err(KeepError::Temporary);
         }
-        Ok(self.blob_files().begin(account, bytes_max)?)
+        Ok(self.blob_files().begin(account, bytes_max)?.asked_by(asker.authority))
     }
 
     /// Ends an upload of which its sender `said` a media type: file and row are durable when this returns. Waits on this thread.
     /// # Errors
     /// [`KeepError`]; nothing is kept then.
     pub fn keep_blob(&self, upload: Upload, said: Option<&str>) -> Result<Kept, KeepError> {
+        let authority = upload.authority().clone();
         let stored = self.blob_files().store(upload)?;
         let Stored { account, cid, bytes, .. } = stored;
         let uploaded = Change::Uploaded { cid, bytes, media_type: media_type(&stored.head, said), at: self.now() };
-        let row = self.fact(account, Fact::Blob(account, uploaded)).wait();
+        let row = self.fact(Asker { account, authority }, Fact::Blob(account, uploaded)).wait();
         // What records refer to already keeps the type that they name.
         let kept = self.state(|state| state.blobs.get(&account)?.0.get(&cid).map(|blob| blob.media_type.clone()));
         self.blob_files().landed(&stored, || self.shared.holds_blob(account, &cid))?;
@@ -67,10 +74,15 @@ impl Host {
     /// # Errors
     /// [`BlobError`].
     pub fn open_blob(&self, account: AccountId, cid: &Cid) -> Result<Option<(BlobReader, u64, String)>, BlobError> {
-        let blob = self.state(|state| state.blobs.get(&account)?.public(cid).cloned());
-        let Some(blob) = blob else { return Ok(None) };
-        let reader = self.blob_files().open(account, *cid, blob.bytes)?;
-        Ok(Some((reader, blob.bytes, blob.media_type)))
+        let public = || self.state(|state| state.blobs.get(&account)?.public(cid).cloned());
+        let Some(blob) = public() else { return Ok(None) };
+        match self.blob_files().open(account, *cid, blob.bytes) {
+            Ok(reader) => Ok(Some((reader, blob.bytes, blob.media_type))),
+            // Its last record may have gone meanwhile, and the file with it; a file that a row names is there.
+            Err(BlobError::Missing) if public().is_none() => Ok(None),
+            Err(BlobError::Missing) => Err(BlobError::Lost(*cid)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Lets temporary blobs go whose upload is so many seconds ago, of all accounts. Returns how many; waits on this thread.

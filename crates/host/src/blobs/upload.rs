@@ -2,8 +2,8 @@
 
 use super::BlobError;
 use highwater_disk::{Disk, File, OpenMode};
-use highwater_pds::AccountId;
 use highwater_pds::blob::HEAD_BYTES;
+use highwater_pds::{AccountId, Authority};
 use highwater_repo::Cid;
 use highwater_repo::cid::{CID_BYTES, Codec};
 use sha2::{Digest as _, Sha256};
@@ -40,6 +40,7 @@ impl Drop for Room {
 pub struct Upload {
     disk: Arc<dyn Disk>,
     account: AccountId,
+    authority: Authority,
     path: PathBuf,
     file: Arc<dyn File>,
     hasher: Sha256,
@@ -81,8 +82,8 @@ impl Upload {
     ) -> Result<Self, BlobError> {
         let file = disk.open(&path, OpenMode::Create)?;
         file.set_length(0)?;
-        let (hasher, head, bytes_max) = (Sha256::new(), Vec::new(), room.left);
-        Ok(Self { disk, account, path, file, hasher, head, bytes: 0, bytes_max, room, renamed: false })
+        let (authority, hasher, head, bytes_max) = (Authority::Server, Sha256::new(), Vec::new(), room.left);
+        Ok(Self { disk, account, authority, path, file, hasher, head, bytes: 0, bytes_max, room, renamed: false })
     }
 
     /// Takes the next bytes.
@@ -99,6 +100,17 @@ impl Upload {
         let room = HEAD_BYTES - self.head.len();
         self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
         Ok(())
+    }
+
+    pub(super) fn asked_by(mut self, authority: Authority) -> Self {
+        self.authority = authority;
+        self
+    }
+
+    /// In whose name it was begun.
+    #[must_use]
+    pub fn authority(&self) -> &Authority {
+        &self.authority
     }
 
     /// Whose it is.

@@ -239,8 +239,8 @@ codes! {
         "The server failed. A write may have applied.",
         "Repeat a keyed write; look into the server's log.";
     StoredBytesDamaged "STORED_BYTES_DAMAGED" 500 None, "",
-        "Bytes that the read asks for are damaged on the server's disk. Nothing wrong was sent; other bytes and streams are served.",
-        "Restore the stream from a backup or another copy; `/v1/admin/status` names the file and the streams concerned.";
+        "Bytes that the request needs are damaged on the server's disk. Nothing wrong was sent, and nothing was changed; other bytes, streams and accounts are served.",
+        "Restore the stream from a backup or another copy; `/v1/admin/status` names the file and the streams concerned. Of an account the message and the log say what is damaged: restore the directory of the accounts.";
     AuthenticationUnavailable "AUTHENTICATION_UNAVAILABLE" 503 Some(1), "",
         "The group of keys and accounts does not serve, so that no key can be judged. Nothing was done.",
         "Send it again; if it stays, the status and the log say why.";
@@ -283,6 +283,9 @@ codes! {
     SnapshotCommitInProgress "SNAPSHOT_COMMIT_IN_PROGRESS" 503 Some(1), "",
         "A commit of this stream's parts is under way. It may be an earlier attempt of this one.",
         "Repeat it until it is answered otherwise.";
+    PdsBusy "PDS_BUSY" 503 Some(1), "",
+        "The accounts of the AT Protocol have more to write than their server takes at once, or a change before this one was refused, on which this one was built. Nothing was done.",
+        "Send it again.";
     PdsUnavailable "PDS_UNAVAILABLE" 503 None, "",
         "The accounts of the AT Protocol are not served: their directory could not be opened, or their log failed. Streams are served. Below `/xrpc` the error is `PdsUnavailable`.",
         "The message, the status and the log say what happened, what is safe, and what to do.";

@@ -8,5 +8,6 @@ mod model;
 mod reports;
 mod restores;
 mod seed;
+mod served;
 mod server;
 mod transcripts;

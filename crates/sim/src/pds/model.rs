@@ -176,7 +176,7 @@ impl Waiting {
         let refused = |refused: Refused| match &refused {
             Refused::Unsettled(why) => unsettled(why),
             // What it builds on could not be read.
-            Refused::Invalid(_) => Answer::Undone,
+            Refused::Read(_) => Answer::Undone,
             other => Answer::Refused(other.to_string()),
         };
         match self {

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use highwater_host::{Change, Host, NewAccount};
 use highwater_pds::credentials::Grant;
-use highwater_pds::{Account, AccountId, Position, Standing};
+use highwater_pds::{Account, AccountId, Authority, Position, Standing};
 use highwater_repo::key::Curve;
 use highwater_repo::syntax::Handle;
 use serde::Deserialize;
@@ -145,7 +145,7 @@ pub(super) async fn create(State(operator): State<Operator>, body: Body) -> Outc
     let row = row(&host, id)?;
     let did = row["did"].as_str().unwrap_or_default();
     // An account that has yet to begin has no sessions.
-    let tokens = if activate { Some(context.open_session(did, Grant::Full, |_| true).await?.1) } else { None };
+    let tokens = if activate { Some(context.open_session(did, Grant::Full, Authority::Server).await?.1) } else { None };
     let (access, refresh) = tokens.map(|tokens| (tokens.access, tokens.refresh)).unzip();
     tracing::info!(event = "account_created", did = row["did"].as_str(), activate, "an operator made an account");
     Ok(answer(&json!({

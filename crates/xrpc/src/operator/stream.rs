@@ -31,7 +31,7 @@ pub fn status(context: &Context, announcer: &dyn Announcer) -> Value {
         .map(|word| ((*word).to_owned(), json!(status.accounts.get(word).copied().unwrap_or(0))))
         .collect::<serde_json::Map<_, _>>()
         .into();
-    let report = status.restore.map(|(id, _, _)| host.paths().report(id).display().to_string());
+    let report = status.restore.map(|restore| host.paths().report(restore.id).display().to_string());
     json!({
         "serving": status.ended.is_none(),
         "failed": status.ended,
@@ -46,15 +46,15 @@ pub fn status(context: &Context, announcer: &dyn Announcer) -> Value {
             "unannounced_listed": unannounced,
         },
         "stream": {
-            "oldest": status.oldest.map(|(seq, _)| seq),
-            "oldest_ms": status.oldest.map(|(_, at)| at.0 / 1_000),
+            "oldest": status.oldest.map(|oldest| oldest.seq),
+            "oldest_ms": status.oldest.map(|oldest| oldest.at.0 / 1_000),
             "newest": status.seq,
             "ceiling": status.ceiling,
             "gaps": gaps,
             "events": events,
             "bytes": status.events_bytes,
-            "memory_events": status.ring.0,
-            "memory_bytes": status.ring.1,
+            "memory_events": status.ring.frames,
+            "memory_bytes": status.ring.bytes,
         },
         "subscribers": status.lags.iter().map(|behind| json!({ "behind": behind })).collect::<Vec<_>>(),
         "log": {
@@ -72,8 +72,8 @@ pub fn status(context: &Context, announcer: &dyn Announcer) -> Value {
             "checkpoint_error": status.checkpoint_error,
             "disk_free_bytes": status.disk_free_bytes,
         },
-        "restore": status.restore.map(|(id, accounts, done)| json!({
-            "id": format!("{id:016x}"), "accounts": accounts, "done": done, "report": report,
+        "restore": status.restore.map(|restore| json!({
+            "id": format!("{:016x}", restore.id), "accounts": restore.accounts, "done": restore.done, "report": report,
         })),
         "poke_pending": status.relay_poke_pending,
         "relays": announcer.relays(),

@@ -20,7 +20,7 @@ fn account(call: &Call) -> Result<Account> {
     let repo = call.query.required("repo")?;
     let row = call.context.host.state(|state| state.named(repo).cloned());
     let row = row.ok_or_else(|| Error::new(Name::RepoNotFound, "there is no such repository here"))?;
-    answer::served(row.position())?;
+    row.served()?;
     Ok(row)
 }
 

@@ -1,12 +1,12 @@
 //! Writes of records.
 
 use crate::answer;
+use crate::auth::Access;
 use crate::call::{self, Call};
 use crate::context::Context;
 use crate::error::{Error, Name, Result};
 use crate::limits::{Points, Rate};
 use highwater_host::{Action, RecordWrite, WriteBatch, Written};
-use highwater_pds::AccountId;
 use highwater_repo::syntax::Did;
 use highwater_repo::{Cid, Value, data, record};
 use serde::{Deserialize, Deserializer};
@@ -76,7 +76,7 @@ struct OneWrite {
 
 /// `com.atproto.repo.createRecord`
 pub async fn create_record(mut call: Call) -> Result {
-    let account = call.access()?.account;
+    let access = call.access()?;
     let input: CreateRecord = call.json().await?;
     check_validate(input.validate)?;
     let record = encode(&input.collection, input.record)?;
@@ -88,7 +88,7 @@ pub async fn create_record(mut call: Call) -> Result {
         swap_record: None,
     };
     let (did, written, rate) =
-        commit(&call.context, (account, &input.repo), vec![write], input.swap_commit.as_deref()).await?;
+        commit(&call.context, (&access, &input.repo), vec![write], input.swap_commit.as_deref()).await?;
     let mut answer = result(&did, &written, 0);
     answer["commit"] = told(&written);
     rated(&answer, rate)
@@ -96,7 +96,7 @@ pub async fn create_record(mut call: Call) -> Result {
 
 /// `com.atproto.repo.putRecord`
 pub async fn put_record(mut call: Call) -> Result {
-    let account = call.access()?.account;
+    let access = call.access()?;
     let input: PutRecord = call.json().await?;
     check_validate(input.validate)?;
     let record = encode(&input.collection, input.record)?;
@@ -109,7 +109,7 @@ pub async fn put_record(mut call: Call) -> Result {
         swap_record: input.swap_record.map(|record| record.map(swap).transpose()).transpose()?,
     };
     let (did, written, rate) =
-        commit(&call.context, (account, &input.repo), vec![write], input.swap_commit.as_deref()).await?;
+        commit(&call.context, (&access, &input.repo), vec![write], input.swap_commit.as_deref()).await?;
     let mut answer = result(&did, &written, 0);
     if written.commit.is_some() {
         answer["commit"] = told(&written);
@@ -119,7 +119,7 @@ pub async fn put_record(mut call: Call) -> Result {
 
 /// `com.atproto.repo.deleteRecord`
 pub async fn delete_record(mut call: Call) -> Result {
-    let account = call.access()?.account;
+    let access = call.access()?;
     let input: DeleteRecord = call.json().await?;
     let swap = input.swap_record.as_deref().map(|text| cid("swapRecord", text)).transpose()?;
     let write = RecordWrite {
@@ -130,14 +130,14 @@ pub async fn delete_record(mut call: Call) -> Result {
         swap_record: swap.map(Some),
     };
     let (_, written, rate) =
-        commit(&call.context, (account, &input.repo), vec![write], input.swap_commit.as_deref()).await?;
+        commit(&call.context, (&access, &input.repo), vec![write], input.swap_commit.as_deref()).await?;
     rated(&if written.commit.is_some() { json!({ "commit": told(&written) }) } else { json!({}) }, rate)
 }
 
 /// `com.atproto.repo.applyWrites`
 pub async fn apply_writes(mut call: Call) -> Result {
     const PREFIX: &str = "com.atproto.repo.applyWrites#";
-    let account = call.access()?.account;
+    let access = call.access()?;
     let input: ApplyWrites = call.json().await?;
     check_validate(input.validate)?;
     let (mut writes, mut kinds) = (Vec::with_capacity(input.writes.len()), Vec::with_capacity(input.writes.len()));
@@ -165,7 +165,7 @@ pub async fn apply_writes(mut call: Call) -> Result {
         writes.push(RecordWrite { action, collection, rkey, record, swap_record: None });
     }
     let (did, written, rate) =
-        commit(&call.context, (account, &input.repo), writes, input.swap_commit.as_deref()).await?;
+        commit(&call.context, (&access, &input.repo), writes, input.swap_commit.as_deref()).await?;
     let results = kinds.iter().enumerate().map(|(at, kind)| {
         let mut result = if *kind == "deleteResult" { json!({}) } else { result(&did, &written, at) };
         result["$type"] = format!("{PREFIX}{kind}").into();
@@ -181,12 +181,12 @@ pub async fn apply_writes(mut call: Call) -> Result {
 /// Makes the writes of an account's owner one commit.
 async fn commit(
     context: &Context,
-    (account, repo): (AccountId, &str),
+    (access, repo): (&Access, &str),
     writes: Vec<RecordWrite>,
     swap_commit: Option<&str>,
 ) -> Result<(Did, Written, Option<Rate>)> {
     let named = context.host.state(|state| {
-        let row = state.accounts.get(&account);
+        let row = state.accounts.get(&access.account);
         row.filter(|row| row.did.as_str() == repo || row.handle.as_str().eq_ignore_ascii_case(repo))
             .map(|row| row.did.clone())
     });
@@ -197,11 +197,11 @@ async fn commit(
         Action::Put | Action::Update => Points::Update,
         Action::Delete | Action::Remove => Points::Delete,
     });
-    let rate = context.limits.write(account, points, context.clock.wall())?;
+    let rate = context.limits.write(access.account, points, context.clock.wall())?;
     let batch = WriteBatch { writes, swap_commit };
-    let host = context.host.clone();
+    let (host, asker) = (context.host.clone(), access.asker());
     // It signs, and may read nodes of the tree from the disk.
-    let written = call::blocking(move || host.write(account, batch)).await?.await?;
+    let written = call::blocking(move || host.write(asker, batch)).await?.await?;
     Ok((did, written, rate))
 }
 

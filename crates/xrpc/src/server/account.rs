@@ -8,7 +8,7 @@ use axum::http::header;
 use highwater_host::{Host, List, NewAccount, ReadError};
 use highwater_pds::credentials::Grant;
 use highwater_pds::lifecycle::Change;
-use highwater_pds::{AccountId, Position};
+use highwater_pds::{AccountId, Authority, Position};
 use highwater_repo::key::Curve;
 use highwater_repo::syntax::Handle;
 use serde::Deserialize;
@@ -17,14 +17,14 @@ use serde_json::json;
 /// `com.atproto.server.activateAccount`
 pub async fn activate_account(call: Call) -> Result {
     let access = call.owner()?;
-    call.context.change(access.account, Change::Reactivate).await?;
+    call.context.change(access.asker(), Change::Reactivate).await?;
     Ok(super::nothing())
 }
 
 /// `com.atproto.server.deactivateAccount`
 pub async fn deactivate_account(call: Call) -> Result {
     let access = call.owner()?;
-    call.context.change(access.account, Change::Deactivate).await?;
+    call.context.change(access.asker(), Change::Deactivate).await?;
     Ok(super::nothing())
 }
 
@@ -51,7 +51,7 @@ fn count_records(host: &Host, account: AccountId) -> std::result::Result<u64, Re
 /// `com.atproto.server.checkAccountStatus`, which other servers' tools for moving accounts look at. `repoBlocks` counts the records
 /// alone: nodes of the tree are not counted one by one.
 pub async fn check_account_status(call: Call) -> Result {
-    let row = call.row(call.access()?)?;
+    let row = call.row(&call.access()?)?;
     let host = &call.context.host;
     let (stored, temporary) = host.state(|state| {
         let blobs = state.blobs.get(&row.id);
@@ -121,6 +121,6 @@ pub async fn create_account(mut call: Call) -> Result {
     let making = host.clone();
     let id = call::blocking(move || making.create_account(new)).await?.await?;
     let did = host.state(|state| state.accounts.get(&id).map(|account| account.did.to_string()));
-    let (account, tokens) = call.context.open_session(&did.unwrap_or_default(), Grant::Full, |_| true).await?;
+    let (account, tokens) = call.context.open_session(&did.unwrap_or_default(), Grant::Full, Authority::Server).await?;
     told_with(&call, &account, &tokens)
 }

@@ -4,7 +4,6 @@ use crate::answer;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::passwords::{app_password, keep_app_password};
-use crate::sessions::may_act;
 use highwater_pds::credentials::{APP_PASSWORD_NAME_BYTES_MAX, APP_PASSWORDS_MAX, Change};
 use serde::Deserialize;
 use serde_json::json;
@@ -25,8 +24,8 @@ pub async fn create_app_password(mut call: Call) -> Result {
             "the name of an app password has 1 to {APP_PASSWORD_NAME_BYTES_MAX} bytes"
         )));
     }
-    let row = call.row(access)?;
-    may_act(&row)?;
+    let row = call.row(&access)?;
+    row.may_act()?;
     let taken = || Error::invalid(format!("there is an app password named {name}"));
     if row.credentials.app_passwords.contains_key(&name) {
         return Err(taken());
@@ -39,9 +38,9 @@ pub async fn create_app_password(mut call: Call) -> Result {
     let password = app_password([call.context.draw(), call.context.draw()]);
     let kept = keep_app_password(&password, call.context.draw_16(), privileged, call.context.host.now());
     let change = Change::AppPasswordCreated(name.clone(), kept.clone());
-    call.context.keep(row.id, change).await?;
+    call.context.keep(access.asker(), [change]).await?;
     // Somebody else may have taken the name meanwhile.
-    if call.row(access)?.credentials.app_passwords.get(&name) != Some(&kept) {
+    if call.row(&access)?.credentials.app_passwords.get(&name) != Some(&kept) {
         return Err(taken());
     }
     let created = kept.created.to_string();
@@ -50,7 +49,7 @@ pub async fn create_app_password(mut call: Call) -> Result {
 
 /// `com.atproto.server.listAppPasswords`
 pub async fn list_app_passwords(call: Call) -> Result {
-    let row = call.row(call.owner()?)?;
+    let row = call.row(&call.owner()?)?;
     let told = row.credentials.app_passwords.iter().map(
         |(name, kept)| json!({ "name": name, "createdAt": kept.created.to_string(), "privileged": kept.privileged }),
     );
@@ -66,9 +65,7 @@ struct Named {
 pub async fn revoke_app_password(mut call: Call) -> Result {
     let access = call.owner()?;
     let Named { name } = call.json().await?;
-    let row = call.row(access)?;
-    if row.credentials.app_passwords.contains_key(&name) {
-        call.context.keep(row.id, Change::AppPasswordRevoked(name)).await?;
-    }
+    let there = call.row(&access)?.credentials.app_passwords.contains_key(&name);
+    call.context.keep(access.asker(), there.then_some(Change::AppPasswordRevoked(name))).await?;
     Ok(super::nothing())
 }

@@ -5,8 +5,8 @@ use crate::auth::{Access, Scope};
 use crate::call::Call;
 use crate::error::{Error, Name, Result};
 use crate::jose::{SERVICE_SECONDS_MAX, ServiceClaims, ServiceError, ServiceExpected, mint_service, parse_service};
-use crate::sessions::{bearer, may_act, may_have_sessions};
-use highwater_pds::Account;
+use crate::sessions::bearer;
+use highwater_pds::{Account, Authority};
 use highwater_repo::key::{PublicKey, SigningKey};
 use highwater_repo::syntax::{is_did, is_nsid};
 use serde_json::json;
@@ -49,8 +49,8 @@ fn is_audience(text: &str) -> bool {
 /// `com.atproto.server.getServiceAuth`
 pub async fn get_service_auth(call: Call) -> Result {
     let access = call.access()?;
-    let row = call.row(access)?;
-    may_act(&row)?;
+    let row = call.row(&access)?;
+    row.may_act()?;
     let audience = call.query.required("aud")?;
     if !is_audience(audience) {
         return Err(Error::invalid("the parameter aud is a DID, with a service's fragment or without"));
@@ -101,10 +101,10 @@ impl Call {
         let auth = self.auth()?;
         let row = self.context.host.state(|state| state.by_did(token.issuer()).cloned());
         let row = row.ok_or_else(|| Error::new(Name::InvalidToken, "the token is of no account of this server"))?;
-        may_have_sessions(&row)?;
+        Authority::Key.judge(&row)?;
         let key = PublicKey::parse(&row.key.public).map_err(|error| answer::internal(&error))?;
         let now = self.context.clock.wall().0 / 1_000;
         token.judge(&key, &ServiceExpected { audience: auth.audience(), method, now })?;
-        Ok(Access { account: row.id, scope: Scope::AppPassword })
+        Ok(Access { account: row.id, scope: Scope::AppPassword, authority: Authority::Key })
     }
 }

@@ -6,9 +6,9 @@ use crate::error::{Error, Name, Result};
 use crate::limits::Whom;
 use crate::names;
 use crate::passwords::{fits_app_password, is_app_password};
-use crate::sessions::{Tokens, may_have_sessions};
-use highwater_pds::credentials::{AppPassword, Change, Credentials, Grant, Refresh};
-use highwater_pds::{Account, AccountId};
+use crate::sessions::Tokens;
+use highwater_pds::credentials::{AppPassword, Change, Grant, Refresh};
+use highwater_pds::{Account, AccountId, Asker, Authority};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -70,22 +70,20 @@ pub async fn create_session(mut call: Call) -> Result {
     call.context.limits.session(call.peer, whom, call.context.clock.wall())?;
     let looked_like = is_app_password(&login.password);
     let app_password = kept.app_passwords.iter().filter(|_| looked_like);
-    let grant = match app_password.into_iter().find(|(_, kept)| fits_app_password(&login.password, kept)) {
-        Some((name, kept)) => Grant::AppPassword { name: name.clone(), privileged: kept.privileged },
+    let (grant, authority) = match app_password.into_iter().find(|(_, kept)| fits_app_password(&login.password, kept)) {
+        Some((name, kept)) => (
+            Grant::AppPassword { name: name.clone(), privileged: kept.privileged },
+            Authority::AppPassword(name.clone(), kept.clone()),
+        ),
         None => {
             let passwords = &call.auth()?.passwords;
-            if !passwords.verify(call.party(), &login.password, kept.hash.as_deref()).await? {
-                return Err(Error::new(Name::AuthenticationRequired, "the name or the password is wrong"));
-            }
-            Grant::Full
+            let fits = passwords.verify(call.party(), &login.password, kept.hash.as_deref()).await?;
+            let hash = kept.hash.filter(|_| fits);
+            let wrong = || Error::new(Name::AuthenticationRequired, "the name or the password is wrong");
+            (Grant::Full, Authority::Password(hash.ok_or_else(wrong)?))
         }
     };
-    let proven = grant.app_password().map(ToOwned::to_owned);
-    let holds = |now: &Credentials| match &proven {
-        Some(name) => now.app_passwords.get(name) == kept.app_passwords.get(name),
-        None => now.password == kept.hash,
-    };
-    let (account, tokens) = call.context.open_session(&kept.did, grant, holds).await?;
+    let (account, tokens) = call.context.open_session(&kept.did, grant, authority).await?;
     told_with(&call, &account, &tokens)
 }
 
@@ -99,17 +97,17 @@ pub async fn refresh_session(call: Call) -> Result {
         || Error::new(Name::ExpiredToken, "the session has ended, or the token was replaced long ago: log in again");
     let row = || host.state(|state| state.by_did(&claims.subject).cloned()).ok_or_else(over);
     let mut account = row()?;
-    may_have_sessions(&account)?;
+    account.may_have_sessions()?;
     let now = host.now();
     let (id, from) = (claims.session, claims.generation);
     let issued = match account.credentials.refresh(id, from, now).map_err(|_| over())? {
         Refresh::Gave(issued) => issued,
         Refresh::Rotates => {
             let change = Change::SessionRotated { id, from, at: now };
-            call.context.keep(account.id, change).await?;
-            // Somebody else may have rotated first, or ended the session, or locked the account.
+            let authority = Authority::Session(id);
+            call.context.keep(Asker { account: account.id, authority }, [change]).await?;
+            // Somebody else may have rotated first, or ended the session since.
             account = row()?;
-            may_have_sessions(&account)?;
             let session = account.credentials.sessions.get(&id).ok_or_else(over)?;
             session.after(from).ok_or_else(over)?
         }
@@ -121,7 +119,7 @@ pub async fn refresh_session(call: Call) -> Result {
 /// `com.atproto.server.getSession`
 pub async fn get_session(call: Call) -> Result {
     let access = call.access()?;
-    answer::json(&told(&call, &call.row(access)?))
+    answer::json(&told(&call, &call.row(&access)?))
 }
 
 /// `com.atproto.server.deleteSession`, with the refresh token. What ended already has ended.
@@ -133,7 +131,7 @@ pub async fn delete_session(call: Call) -> Result {
         account.credentials.sessions.contains_key(&claims.session).then_some(account.id)
     });
     if let Some(id) = open {
-        call.context.keep(id, Change::SessionClosed(claims.session)).await?;
+        call.context.keep(id, [Change::SessionClosed(claims.session)]).await?;
     }
     Ok(super::nothing())
 }

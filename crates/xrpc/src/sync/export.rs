@@ -38,7 +38,7 @@ pub async fn get_checkout(call: Call) -> Result {
 
 async fn export(call: Call) -> Result {
     let account = account(&call)?;
-    answer::served(account.position())?;
+    account.served()?;
     let (host, id) = (call.context.host.clone(), account.id);
     let too_many = |_| answer::busy("too many repositories are being exported: try again later".to_owned());
     let begun = call.context.exports.try_acquire().map_err(too_many)?;
@@ -99,7 +99,7 @@ impl hyper::body::Body for Pieces {
 /// `com.atproto.sync.getRecord`
 pub async fn get_record(call: Call) -> Result {
     let account = account(&call)?;
-    answer::served(account.position())?;
+    account.served()?;
     let (collection, rkey) = (call.query.required("collection")?, call.query.required("rkey")?);
     if !is_nsid(collection) || !is_record_key(rkey) {
         return Err(Error::invalid("collection and rkey name no record"));
@@ -112,7 +112,7 @@ pub async fn get_record(call: Call) -> Result {
 /// `com.atproto.sync.getBlocks`
 pub async fn get_blocks(call: Call) -> Result {
     let account = account(&call)?;
-    answer::served(account.position())?;
+    account.served()?;
     let texts: Vec<&str> = call.query.all("cids").take(BLOCKS_MAX + 1).collect();
     if !(1..=BLOCKS_MAX).contains(&texts.len()) {
         return Err(Error::invalid(format!("the parameter cids stands 1 to {BLOCKS_MAX} times")));

@@ -8,7 +8,7 @@ use highwater_pds::Account;
 use highwater_pds::lifecycle::Change;
 use highwater_repo::key::Curve;
 use highwater_xrpc::passwords::{Cost, Hash, Memory};
-use highwater_xrpc::{Auth, AuthOptions, Options};
+use highwater_xrpc::{Auth, AuthOptions, Gatekeeper, Options};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,6 +81,14 @@ impl Home {
         let server =
             Server::guarded(change, |_| (), Arc::clone(&clock) as Arc<dyn Clock>, |host| Arc::new(auth(host, cost)));
         Self { server, cost, clock }
+    }
+
+    /// With somebody before whoever judges requests.
+    pub fn guarded<G: Gatekeeper>(guard: impl FnOnce(&Host, Auth) -> G) -> Self {
+        let clock = SetClock::new();
+        let gatekeeper = |host: &Host| Arc::new(guard(host, auth(host, CHEAP))) as Arc<dyn Gatekeeper>;
+        let server = Server::guarded(|_| (), |_| (), Arc::clone(&clock) as Arc<dyn Clock>, gatekeeper);
+        Self { server, cost: CHEAP, clock }
     }
 
     /// Calls a method with a token; a procedure if there is an input.

@@ -6,6 +6,7 @@ mod followed;
 mod home;
 mod inventory;
 mod limits;
+mod meanwhile;
 mod names;
 mod positions;
 mod records;

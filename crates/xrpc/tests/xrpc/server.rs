@@ -8,7 +8,7 @@ use highwater_base::random::SplitMix;
 use highwater_disk::{OsDisk, SystemClock, SystemRandom};
 use highwater_host::{Host, NewAccount};
 use highwater_pds::lifecycle::Change;
-use highwater_pds::{Account, AccountId, Position};
+use highwater_pds::{Account, AccountId, Authority, Position};
 use highwater_repo::key::Curve;
 use highwater_xrpc::{Access, Context, Error, Gatekeeper, Name, Options, Scope, Seams};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ impl Gatekeeper for ByName {
         let value = head.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let did = value.and_then(|value| value.strip_prefix("Bearer ")).ok_or_else(missing)?;
         let account = context.host.state(|state| state.by_did(did).map(|account| account.id));
-        Ok(Access { account: account.ok_or_else(missing)?, scope: Scope::Full })
+        Ok(Access { account: account.ok_or_else(missing)?, scope: Scope::Full, authority: Authority::Server })
     }
 }
 

@@ -67,7 +67,7 @@ fn numbers(status: &highwater_host::Status, subscribers: u64) -> Vec<Number> {
             "highwater_pds_event_oldest",
             "gauge",
             "The number of the oldest event that is kept.",
-            status.oldest.map_or(0, |(seq, _)| seq),
+            status.oldest.map_or(0, |oldest| oldest.seq),
         ),
         number("highwater_pds_event_bytes", "gauge", "Bytes of the events that are kept.", status.events_bytes),
         number(

@@ -8,6 +8,7 @@ mod json;
 
 pub use decode::{Decoder, decode};
 pub use encode::{Encoder, encode, head_bytes};
+pub use json::{Bounded, Encoded, TooLarge};
 
 use crate::cid::{Cid, CidError};
 use bytes::Bytes;
@@ -94,7 +95,15 @@ impl Map {
         Self::default()
     }
 
-    /// Puts a value under a name; returns the one that was there.
+    /// Values by name in whatever order they came, put in order at once: to insert each would move all that came before it.
+    /// `None` if a name stands twice.
+    pub(crate) fn from_entries(mut entries: Vec<(String, Value)>) -> Option<Self> {
+        entries.sort_unstable_by(|(one, _), (other, _)| compare_keys(one, other));
+        let twice = entries.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        (!twice).then_some(Self(entries))
+    }
+
+    /// Puts one value under a name; returns the one that was there. Whoever has many collects them.
     pub fn insert(&mut self, key: impl Into<String>, value: Value) -> Option<Value> {
         let key = key.into();
         match self.0.binary_search_by(|(other, _)| compare_keys(other, &key)) {
@@ -141,12 +150,18 @@ impl Map {
 }
 
 impl FromIterator<(String, Value)> for Map {
+    /// Of several values of one name, the last one counts.
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(values: I) -> Self {
-        let mut map = Self::new();
-        for (key, value) in values {
-            map.insert(key, value);
-        }
-        map
+        let mut entries: Vec<(String, Value)> = values.into_iter().collect();
+        entries.sort_by(|(one, _), (other, _)| compare_keys(one, other));
+        entries.dedup_by(|later, kept| {
+            let same = later.0 == kept.0;
+            if same {
+                std::mem::swap(later, kept);
+            }
+            same
+        });
+        Self(entries)
     }
 }
 

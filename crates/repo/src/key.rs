@@ -16,6 +16,8 @@ const K256_PREFIX: [u8; 2] = [0xe7, 0x01];
 const P256_PREFIX: [u8; 2] = [0x80, 0x24];
 /// The multibase prefix of base58btc.
 const BASE58: char = 'z';
+/// Digits of a key's text at the most: its prefix and its point are 35 bytes, which take 48.
+const BASE58_DIGITS_MAX: usize = 48;
 
 /// A curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,6 +136,10 @@ impl PublicKey {
     /// `Form` or `Value`.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let text = text.strip_prefix("did:key:").unwrap_or(text).strip_prefix(BASE58).ok_or(KeyError::Form)?;
+        // To decode takes the square of the length: a document of a megabyte would take minutes.
+        if text.len() > BASE58_DIGITS_MAX {
+            return Err(KeyError::Form);
+        }
         let bytes = bs58::decode(text).into_vec().map_err(|_| KeyError::Form)?;
         let (prefix, point) = bytes.split_first_chunk().ok_or(KeyError::Form)?;
         // The point is compressed: other forms would give a key a second text.

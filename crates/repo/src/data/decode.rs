@@ -23,6 +23,20 @@ pub struct Decoder {
     at: usize,
 }
 
+/// What a value begins with: all of it, or how many parts follow of a list, or keys with their values of a map.
+#[derive(Debug)]
+pub(super) enum Part {
+    Null,
+    Bool(bool),
+    Integer(i64),
+    /// Text, whose bytes were not looked at.
+    Text(Bytes),
+    Bytes(Bytes),
+    Link(Cid),
+    List(u64),
+    Map(u64),
+}
+
 impl Decoder {
     /// At the first byte.
     #[must_use]
@@ -108,12 +122,7 @@ impl Decoder {
     /// As above.
     pub fn text(&mut self) -> Result<String, DataError> {
         let length = self.expect(3, "text")?;
-        self.text_of(length)
-    }
-
-    fn text_of(&mut self, length: u64) -> Result<String, DataError> {
-        let bytes = self.take(length)?;
-        std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| DataError::Utf8)
+        text(&self.take(length)?)
     }
 
     /// Bytes.
@@ -168,22 +177,36 @@ impl Decoder {
         self.nested(0)
     }
 
-    fn nested(&mut self, depth: usize) -> Result<Value, DataError> {
+    /// What stands next.
+    pub(super) fn part(&mut self) -> Result<Part, DataError> {
         let Head { kind, number } = self.head()?;
         match kind {
             0 | 1 if number > INTEGER_MAX as u64 - u64::from(kind) => Err(DataError::Range),
-            0 => Ok(Value::Integer(number as i64)),
-            1 => Ok(Value::Integer(-1 - number as i64)),
-            2 => Ok(Value::Bytes(self.take(number)?)),
-            3 => Ok(Value::Text(self.text_of(number)?)),
-            4 | 5 if depth == DEPTH_MAX => Err(DataError::Depth),
-            4 => self.values(number, depth + 1),
-            5 => self.entries(number, depth + 1),
-            6 if number == LINK_TAG => Ok(Value::Link(self.link_of()?)),
-            7 if number == u64::from(FALSE) => Ok(Value::Bool(false)),
-            7 if number == u64::from(TRUE) => Ok(Value::Bool(true)),
-            7 if number == u64::from(NULL) => Ok(Value::Null),
+            0 => Ok(Part::Integer(number as i64)),
+            1 => Ok(Part::Integer(-1 - number as i64)),
+            2 => self.take(number).map(Part::Bytes),
+            3 => self.take(number).map(Part::Text),
+            4 => Ok(Part::List(number)),
+            5 => Ok(Part::Map(number)),
+            6 if number == LINK_TAG => self.link_of().map(Part::Link),
+            7 if number == u64::from(FALSE) => Ok(Part::Bool(false)),
+            7 if number == u64::from(TRUE) => Ok(Part::Bool(true)),
+            7 if number == u64::from(NULL) => Ok(Part::Null),
             _ => Err(DataError::Unsupported),
+        }
+    }
+
+    fn nested(&mut self, depth: usize) -> Result<Value, DataError> {
+        match self.part()? {
+            Part::Null => Ok(Value::Null),
+            Part::Bool(value) => Ok(Value::Bool(value)),
+            Part::Integer(value) => Ok(Value::Integer(value)),
+            Part::Text(bytes) => text(&bytes).map(Value::Text),
+            Part::Bytes(bytes) => Ok(Value::Bytes(bytes)),
+            Part::Link(cid) => Ok(Value::Link(cid)),
+            Part::List(_) | Part::Map(_) if depth == DEPTH_MAX => Err(DataError::Depth),
+            Part::List(count) => self.values(count, depth + 1),
+            Part::Map(count) => self.entries(count, depth + 1),
         }
     }
 
@@ -207,7 +230,7 @@ impl Decoder {
             if head.kind != 3 {
                 return Err(DataError::Keys);
             }
-            let key = self.text_of(head.number)?;
+            let key = text(&self.take(head.number)?)?;
             let value = self.nested(depth)?;
             if !map.push(key, value) {
                 return Err(DataError::Keys);
@@ -215,6 +238,10 @@ impl Decoder {
         }
         Ok(Value::Map(map))
     }
+}
+
+fn text(bytes: &[u8]) -> Result<String, DataError> {
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| DataError::Utf8)
 }
 
 /// The value that these bytes encode, all of them.

@@ -2,13 +2,18 @@
 //!
 //! Source: atproto data model specification, "JSON Representation".
 
-use super::{INTEGER_MAX, Map, Value};
+mod reading;
+
+pub use reading::{Bounded, TooLarge};
+
+use super::decode::Part;
+use super::{DEPTH_MAX, DataError, Decoder, Value};
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use std::fmt;
+use bytes::Bytes;
+use serde::ser::{Error, Serialize, SerializeMap, SerializeSeq, Serializer};
+use std::cell::RefCell;
 
 const LINK: &str = "$link";
 const BYTES: &str = "$bytes";
@@ -43,80 +48,63 @@ fn wrapped<S: Serializer>(serializer: S, key: &str, text: &str) -> Result<S::Ok,
     map.end()
 }
 
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
+/// A value in its encoding, which becomes JSON without being built: a megabyte of small values would take fifty in memory.
+#[derive(Debug, Clone)]
+pub struct Encoded(pub Bytes);
+
+impl Serialize for Encoded {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let decoder = RefCell::new(Decoder::new(self.0.clone()));
+        let told = Next { decoder: &decoder, depth: 0 }.serialize(serializer)?;
+        decoder.into_inner().finish().map_err(S::Error::custom)?;
+        Ok(told)
     }
 }
 
-struct ValueVisitor;
+/// The value that stands next.
+struct Next<'a> {
+    decoder: &'a RefCell<Decoder>,
+    /// Lists and maps around it.
+    depth: usize,
+}
 
-impl<'de> Visitor<'de> for ValueVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value of the data model")
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Value, E> {
-        match value.unsigned_abs() <= INTEGER_MAX as u64 {
-            true => Ok(Value::Integer(value)),
-            false => Err(E::custom("a number is beyond 2^53 - 1")),
+impl Next<'_> {
+    fn inside<E: Error>(&self) -> Result<Self, E> {
+        if self.depth == DEPTH_MAX {
+            return Err(E::custom(DataError::Depth));
         }
+        Ok(Self { decoder: self.decoder, depth: self.depth + 1 })
     }
+}
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Value, E> {
-        self.visit_i64(i64::try_from(value).unwrap_or(i64::MAX))
-    }
-
-    /// JSON has one kind of number: `123.0` is a whole one.
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
-        if value.fract() == 0.0 && value.abs() <= INTEGER_MAX as f64 {
-            return Ok(Value::Integer(value as i64));
-        }
-        Err(E::custom("floats are no data"))
-    }
-
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::Text(value.to_owned()))
-    }
-
-    fn visit_string<E: de::Error>(self, value: String) -> Result<Value, E> {
-        Ok(Value::Text(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = access.next_element()? {
-            values.push(value);
-        }
-        Ok(Value::List(values))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some((key, value)) = access.next_entry::<String, Value>()? {
-            if map.insert(key, value).is_some() {
-                return Err(de::Error::custom("a key stands twice"));
+impl Serialize for Next<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let part = self.decoder.borrow_mut().part().map_err(S::Error::custom)?;
+        match part {
+            Part::Null => serializer.serialize_unit(),
+            Part::Bool(value) => serializer.serialize_bool(value),
+            Part::Integer(value) => serializer.serialize_i64(value),
+            Part::Text(bytes) => serializer.serialize_str(text(&bytes)?),
+            Part::Bytes(bytes) => wrapped(serializer, BYTES, &BASE64.encode(bytes)),
+            Part::Link(cid) => wrapped(serializer, LINK, &cid.to_string()),
+            Part::List(count) => {
+                let (inside, mut list) = (self.inside()?, serializer.serialize_seq(None)?);
+                (0..count).try_for_each(|_| list.serialize_element(&inside))?;
+                list.end()
+            }
+            Part::Map(count) => {
+                let (inside, mut map) = (self.inside()?, serializer.serialize_map(None)?);
+                for _ in 0..count {
+                    let key = self.decoder.borrow_mut().part().map_err(S::Error::custom)?;
+                    let Part::Text(key) = key else { return Err(S::Error::custom(DataError::Keys)) };
+                    map.serialize_entry(text(&key)?, &inside)?;
+                }
+                map.end()
             }
         }
-        match (map.get(LINK), map.get(BYTES)) {
-            (None, None) => Ok(Value::Map(map)),
-            (Some(Value::Text(text)), None) if map.len() == 1 => {
-                text.parse().map(Value::Link).map_err(de::Error::custom)
-            }
-            (None, Some(Value::Text(text))) if map.len() == 1 => {
-                BASE64.decode(text).map(|bytes| Value::Bytes(bytes.into())).map_err(de::Error::custom)
-            }
-            _ => Err(de::Error::custom("$link and $bytes hold a text and stand alone")),
-        }
     }
+}
+
+fn text<E: Error>(bytes: &[u8]) -> Result<&str, E> {
+    std::str::from_utf8(bytes).map_err(|_| E::custom(DataError::Utf8))
 }

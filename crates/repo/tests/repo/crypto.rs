@@ -1,7 +1,7 @@
 use crate::vectors::cases;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use highwater_repo::key::{Curve, PublicKey, SigningKey};
+use highwater_repo::key::{Curve, KeyError, PublicKey, SigningKey};
 
 fn bytes(text: &serde_json::Value) -> Vec<u8> {
     STANDARD_NO_PAD.decode(text.as_str().expect("text").trim_end_matches('=')).expect("base64")
@@ -52,4 +52,12 @@ fn signatures_are_always_the_same_and_have_a_low_s() {
     }
     assert!(SigningKey::from_secret(Curve::K256, &[0; 32]).is_err());
     assert!(PublicKey::parse("did:key:zQ3sh").is_err() && PublicKey::parse("").is_err());
+}
+
+/// A DID document of a megabyte kept whoever read it busy for minutes: decoding takes the square of the length.
+#[test]
+fn a_key_of_a_million_digits_is_refused_unread() {
+    let long = "2".repeat(4_000_000);
+    assert_eq!(PublicKey::parse(&format!("did:key:z{long}")), Err(KeyError::Form));
+    assert_eq!(PublicKey::parse(&format!("z{long}")), Err(KeyError::Form));
 }

@@ -103,7 +103,7 @@ fn numbers(status: &highwater_host::Status, subscribers: u64) -> Vec<Number> {
             "highwater_pds_restoring",
             "gauge",
             "1 while a restore is under way, else 0.",
-            u64::from(status.restore.is_some_and(|(_, _, done)| !done)),
+            u64::from(status.restore.is_some_and(|restore| !restore.done)),
         ),
         number(
             "highwater_pds_relay_poke_pending",

@@ -58,6 +58,9 @@ struct Placed {
     fell_back: bool,
 }
 
+/// A turn and its record, which is missing if there are no numbers for its frames.
+type Numbered = (Turn, Option<Bytes>);
+
 /// A batch on its way.
 #[derive(Default)]
 struct Course {
@@ -149,9 +152,20 @@ impl Worker {
         self.show(course);
     }
 
-    /// Appends turns in their order.
+    /// Appends turns in their order: together, or one by one if they do not fit together.
     fn place(&mut self, turns: Vec<Turn>, course: &mut Course) -> Result<(), Poisoned> {
-        let (mut numbered, mut frames) = (Vec::with_capacity(turns.len()), Vec::with_capacity(turns.len()));
+        let numbered = self.number(turns, course);
+        if let Some(numbered) = self.place_together(numbered, course)? {
+            for (turn, payload) in numbered {
+                self.place_alone(turn, payload, course)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers the frames of those that can be appended; the others are refused, or wait.
+    fn number(&mut self, turns: Vec<Turn>, course: &mut Course) -> Vec<Numbered> {
+        let mut numbered = Vec::with_capacity(turns.len());
         for turn in turns {
             if is_overtaken(&turn) {
                 course.refused.push((turn, Unsettled::Overtaken));
@@ -161,47 +175,43 @@ impl Worker {
                 refuse_later(&turn);
                 course.refused.push((turn, Unsettled::Full));
             } else {
-                match turn.draft.number(&mut self.sequence) {
-                    Ok(payload) => {
-                        frames.push(self.frame(payload.clone(), frames.len()));
-                        numbered.push((turn, payload));
-                    }
-                    // Numbers end only where the stream does: nothing behind it has one either.
-                    Err(exhausted) => {
-                        tracing::error!(event = "numbers_exhausted", %exhausted, "no frame can be numbered any more");
-                        numbered.push((turn, Bytes::new()));
-                    }
-                }
+                // Numbers end only where the stream does: nothing behind such a turn has one either.
+                let payload = turn.draft.number(&mut self.sequence).map_err(|exhausted| {
+                    tracing::error!(event = "numbers_exhausted", %exhausted, "no frame can be numbered any more");
+                });
+                numbered.push((turn, payload.ok()));
             }
         }
-        if numbered.iter().all(|(_, payload)| !payload.is_empty()) {
-            match self.log.append(&frames) {
-                Ok(locations) => {
-                    self.lsn += frames.len() as u64;
-                    let placed = numbered.into_iter().zip(locations).map(|((turn, payload), location)| Placed {
-                        turn,
-                        payload,
-                        location,
-                        fell_back: false,
-                    });
-                    course.placed.extend(placed);
-                    return Ok(());
-                }
-                Err(AppendError::Poisoned(poisoned)) => {
-                    course.refused.extend(numbered.into_iter().map(|(turn, _)| {
-                        let why = Unsettled::Stopped(poisoned.reason.clone());
-                        (turn, why)
-                    }));
-                    return Err(poisoned);
-                }
-                // One that does not fit must not take the others with it.
-                Err(AppendError::Full { .. } | AppendError::TooLarge { .. }) => {}
+        numbered
+    }
+
+    /// Appends them at once. Gives them back if they have to be tried one by one: one that does not fit must not take the others
+    /// with it.
+    fn place_together(
+        &mut self,
+        numbered: Vec<Numbered>,
+        course: &mut Course,
+    ) -> Result<Option<Vec<Numbered>>, Poisoned> {
+        let payloads: Option<Vec<&Bytes>> = numbered.iter().map(|(_, payload)| payload.as_ref()).collect();
+        let Some(payloads) = payloads else { return Ok(Some(numbered)) };
+        let frames = payloads.into_iter().enumerate().map(|(ahead, payload)| self.frame(payload.clone(), ahead));
+        let frames: Vec<Frame> = frames.collect();
+        match self.log.append(&frames) {
+            Ok(locations) => {
+                self.lsn += frames.len() as u64;
+                let placed = numbered.into_iter().zip(locations).filter_map(|((turn, payload), location)| {
+                    Some(Placed { turn, payload: payload?, location, fell_back: false })
+                });
+                course.placed.extend(placed);
+                Ok(None)
             }
+            Err(AppendError::Poisoned(poisoned)) => {
+                let stopped = |(turn, _)| (turn, Unsettled::Stopped(poisoned.reason.clone()));
+                course.refused.extend(numbered.into_iter().map(stopped));
+                Err(poisoned)
+            }
+            Err(AppendError::Full { .. } | AppendError::TooLarge { .. }) => Ok(Some(numbered)),
         }
-        for (turn, payload) in numbered {
-            self.place_alone(turn, payload, course)?;
-        }
-        Ok(())
     }
 
     /// Whether what room there is on a full disk is kept for locks and their like.
@@ -214,15 +224,14 @@ impl Worker {
         Frame { owner: OwnerId::PDS, kind: RECORD, position: self.lsn + 1 + ahead as u64, payload }
     }
 
-    fn place_alone(&mut self, turn: Turn, payload: Bytes, course: &mut Course) -> Result<(), Poisoned> {
+    fn place_alone(&mut self, turn: Turn, payload: Option<Bytes>, course: &mut Course) -> Result<(), Poisoned> {
         if is_overtaken(&turn) {
             course.refused.push((turn, Unsettled::Overtaken));
             return Ok(());
         }
         let fallback = turn.fallback.as_ref().and_then(|fallback| fallback.number(&mut self.sequence).ok());
-        let why = if payload.is_empty() { Unsettled::Numbers } else { Unsettled::Full };
-        let tries = [(Some(payload).filter(|payload| !payload.is_empty()), false), (fallback, true)];
-        for (payload, fell_back) in tries {
+        let why = if payload.is_none() { Unsettled::Numbers } else { Unsettled::Full };
+        for (payload, fell_back) in [(payload, false), (fallback, true)] {
             let Some(payload) = payload else { continue };
             match self.log.append(&[self.frame(payload.clone(), 0)]) {
                 Ok(locations) => {

@@ -20,9 +20,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// Bytes that are read from the disk at a time.
-const REPLAY_BYTES: u64 = 1 << 20;
-/// Bytes of frames that are handed over at once, but for a single larger one.
+/// Bytes that are read from the disk at a time, but for a single larger frame. A subscriber who takes nothing holds what was read
+/// for it, and nobody shares that: a thousand of them hold 128 MiB.
+const REPLAY_BYTES: u64 = 128 << 10;
+/// Bytes of frames that are handed over from memory at once, but for a single larger one.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// What a subscriber gets.
@@ -227,12 +228,13 @@ impl Subscription {
                 (self.next, self.offset) = (ordinal, Some(offset));
                 return Ok(frames);
             }
-            if ordinal == begun && bytes_max == READ_BYTES_MAX {
-                return Err(format!("what lies at byte {offset} of the frames is none"));
-            }
             // Either what was read lies before the place, or one event is longer than what was asked for.
             self.offset = Some(offset).filter(|_| ordinal == self.next);
-            bytes_max = (bytes_max * 2).min(READ_BYTES_MAX);
+            bytes_max = match event_bytes(&input) {
+                Some(bytes) if ordinal == begun && bytes > bytes_max && bytes <= READ_BYTES_MAX => bytes,
+                _ if ordinal > begun => REPLAY_BYTES,
+                _ => return Err(format!("what lies at byte {offset} of the frames is none")),
+            };
         }
     }
 
@@ -267,14 +269,16 @@ impl Subscription {
     }
 }
 
+/// The length of the event at the front, if its head is there.
+fn event_bytes(input: &Reader) -> Option<u64> {
+    let mut head = input.clone();
+    head.raw(EVENT_HEAD_BYTES - 4).ok()?;
+    Some(EVENT_HEAD_BYTES as u64 + u64::from(head.u32().ok()?))
+}
+
 /// The length of the event at the front, if all of it is there.
 fn whole_event(input: &Reader) -> Option<usize> {
-    let mut head = input.clone();
-    if head.remaining() < EVENT_HEAD_BYTES {
-        return None;
-    }
-    head.raw(EVENT_HEAD_BYTES - 4).ok()?;
-    let length = EVENT_HEAD_BYTES + head.u32().ok()? as usize;
+    let length = usize::try_from(event_bytes(input)?).ok()?;
     (input.remaining() >= length).then_some(length)
 }
 

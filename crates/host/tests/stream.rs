@@ -51,6 +51,34 @@ fn more_live_frames_than_may_wait_close_a_subscriber_and_a_replay_of_more_does_n
     assert_eq!(drain(&mut replay).len(), 1);
 }
 
+/// A thousand of them that took nothing held a gigabyte.
+#[test]
+fn a_replay_that_is_not_taken_holds_an_eighth_of_a_mebibyte_or_one_frame() {
+    let mut options = support::options();
+    options.log.segment_bytes = 4 << 20;
+    options.log.log_bytes_max = 256 << 20;
+    let mut server = Server::with(&SimDisk::new(5), &SetClock::new(), options);
+    let account = server.account();
+    let large = "x".repeat(300_000);
+    for n in 0..1_200 {
+        let text = if n % 400 == 7 { &large } else { "small" };
+        server.write(account, vec![put("one", &format!("{text}{n}"))]);
+    }
+    fill(&mut server, account, 4_096);
+    let mut replay = server.host.subscribe(Some(0)).expect("subscribed");
+    let (mut got, mut longest) = (Vec::new(), 0);
+    while replay.reads_disk() {
+        let Some(Delivery::Frames(frames)) = replay.take() else { panic!("frames") };
+        let bytes: usize = frames.iter().map(Bytes::len).sum();
+        assert!(bytes <= 128 << 10 || frames.len() == 1, "{bytes} bytes in {} frames", frames.len());
+        longest = longest.max(bytes);
+        got.extend(frames);
+    }
+    assert!(longest > 300_000, "the large ones came from the disk");
+    got.extend(drain(&mut replay));
+    assert_eq!(seqs(&got), seqs(&server.frames()));
+}
+
 #[test]
 fn a_subscriber_behind_what_memory_holds_reads_from_the_disk_and_is_not_too_slow_for_it() {
     let mut options = support::options();

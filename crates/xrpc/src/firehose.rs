@@ -139,11 +139,12 @@ impl Frames for Following {
             }
             Some(Delivery::Ended(why)) => {
                 tracing::warn!(event = "stream_ended", why, "the stream ended for a subscriber");
-                Next::End(None, socket::GOING_AWAY, "the stream ended")
+                Next::Break("the stream ended")
             }
             None => match self {
-                Self::Over(reason, frame) => Next::End(frame.take(), POLICY, reason),
-                _ => Next::End(None, socket::GOING_AWAY, "the stream ended"),
+                Self::Over(reason, Some(frame)) => Next::End(Some(frame.clone()), POLICY, reason),
+                Self::Over(reason, None) => Next::Break(reason),
+                _ => Next::Break("the stream ended"),
             },
         }
     }

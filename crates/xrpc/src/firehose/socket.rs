@@ -14,7 +14,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout
 const READ_BYTES: usize = 1_024;
 
 /// Codes with which a socket closes (RFC 6455, section 7.4.1).
-pub const GOING_AWAY: u16 = 1001;
 const PROTOCOL: u16 = 1002;
 const NORMAL: u16 = 1000;
 /// The error frame before it says why.
@@ -27,6 +26,8 @@ pub enum Next {
     Frames(Vec<Bytes>),
     /// Nothing more: a frame that says why, a code and a reason.
     End(Option<Bytes>, u16, &'static str),
+    /// Nothing more from here, through no fault of the subscriber: it should dial again, and is not told that this was all.
+    Break(&'static str),
 }
 
 /// Where a subscriber's frames come from.
@@ -50,7 +51,7 @@ pub enum Ended {
 
 /// Serves a subscriber to the end. `stop` resolves when the server stops, with the reason.
 ///
-/// Then the connection breaks without a goodbye: the protocol's own library takes a closing handshake, whatever its code, for the end
+/// Then, and at [`Next::Break`], the connection breaks without a goodbye: the protocol's own library takes a closing handshake, whatever its code, for the end
 /// of the stream and never comes back, while every consumer dials again after a broken connection.
 pub async fn serve<T, F>(
     io: T,
@@ -107,6 +108,7 @@ where
             next = frames.next(), if outgoing.wants_messages() => match next {
                 Next::Frames(frames) => outgoing.messages(frames),
                 Next::End(last, code, reason) => break (last, code, reason),
+                Next::Break(reason) => return Ended::Closed(reason),
             },
             _ = pings.tick() => outgoing.ping(),
             () = sleep_until(since + patience), if waits => return Ended::Stalled,

@@ -190,6 +190,22 @@ async fn a_server_that_stops_says_no_goodbye_because_consumers_would_not_come_ba
     assert_eq!(serving.await.expect("no panic"), Ended::Closed("the server stops"));
 }
 
+/// Its replay was overtaken by what is kept, or could not be read: dialling again helps.
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_whose_frames_break_off_hears_no_goodbye_either() {
+    struct Broken;
+    impl Frames for Broken {
+        async fn next(&mut self) -> Next {
+            Next::Break("the stream ended")
+        }
+    }
+    let (ours, mut theirs) = duplex(BETWEEN_BYTES);
+    let ended = serve(ours, Broken, &StreamOptions::default(), pending()).await;
+    let mut sent = Vec::new();
+    theirs.read_to_end(&mut sent).await.expect("the end");
+    assert_eq!((sent, ended), (Vec::new(), Ended::Closed("the stream ended")));
+}
+
 proptest::proptest! {
     /// What a client sends is never trusted: nonsense is refused, however it is cut, and never more than once.
     #[test]

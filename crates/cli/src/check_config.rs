@@ -85,15 +85,16 @@ pub fn run(arguments: &ServeArguments, json: bool) -> Result<()> {
     for listener in &planned {
         notes.extend(runtime.block_on(listener.probe())?);
     }
-    if !data_exists {
-        planned.iter().try_for_each(|listener| listener.check_keys(false)).map_err(exit::wrong)?;
-    }
     let pds = settings.pds().map_err(exit::wrong)?;
     if let Some(pds) = &pds {
         pds.check_files().map_err(exit::wrong)?;
         notes.extend(pds.notes(&config.data));
     }
     let cluster = config.cold.as_ref().map(|cold| owner_of(cold, &config.data)).transpose()?.flatten();
+    // The last of all: that there is no key yet is no mistake, and must not hide one.
+    if !data_exists {
+        planned.iter().try_for_each(|listener| listener.check_keys(false)).map_err(exit::wrong)?;
+    }
     let found = Found {
         data: config.data.display().to_string(),
         data_exists,

@@ -24,7 +24,7 @@
 mod account;
 mod verify;
 
-pub use account::{Account, Head, Record};
+pub use account::{Account, Head, Lacks, Record, Unverified};
 pub(crate) use verify::told_commit;
 
 use crate::frame::{ErrorFrame, Frame, Position};
@@ -243,6 +243,12 @@ impl Follower {
     pub fn lost(&self) -> Vec<Did> {
         let lost = self.accounts.iter().filter(|(_, account)| account.is_given_up());
         lost.map(|(did, _)| did.clone()).collect()
+    }
+
+    /// Accounts with events that could not be verified so far, in order. Each event of theirs asks again for what is missing;
+    /// whoever waits for no further one answers with [`Input::Key`] or [`Input::Repo`].
+    pub fn unverified(&self) -> impl Iterator<Item = (&Did, Unverified)> {
+        self.accounts.iter().filter_map(|(did, account)| Some((did, account.unverified()?)))
     }
 
     /// Takes what happened at a time; returns what was found and what is asked for, in order.

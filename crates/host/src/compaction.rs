@@ -65,7 +65,8 @@ pub(crate) fn compact(shared: &Arc<Shared>, id: AccountId, may_wait: bool) {
     let beyond = row.blocks.end + (row.blocks.end - row.blocks.front);
     slot.compacting_beyond.store(beyond, Ordering::Relaxed);
     match copy(shared, &slot, &row, (claim, may_wait)) {
-        Ok(()) | Err(Given::Changed) => {}
+        Ok(()) => lock(&shared.figures).compactions += 1,
+        Err(Given::Changed) => {}
         Err(Given::Unsettled(why)) => {
             tracing::info!(event = "compaction_put_off", account = id.0, %why, "blocks stay where they are");
         }

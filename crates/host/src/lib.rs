@@ -68,7 +68,7 @@ pub use host::Host;
 pub use mark::{MarkError, mark_restored};
 pub use options::{Options, Sealer, Seams};
 pub use pending::Pending;
-pub use status::Status;
+pub use status::{Status, Subscriber};
 pub use subscription::{Delivery, Subscription};
 pub use types::{Action, List, Listed, NewAccount, RecordWrite, WriteBatch, WriteResult, Written};
 pub use verify::{Verified, verify};

@@ -25,6 +25,17 @@ pub(crate) struct Sent {
     pub frame: Bytes,
 }
 
+/// How far a subscriber is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reached {
+    /// Events before what it takes next.
+    pub next: u64,
+    /// The number of the last one that it took or passed over.
+    pub seq: u64,
+    /// Whether it reads from memory, not what is kept on disk.
+    pub live: bool,
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     frames: VecDeque<Sent>,
@@ -35,8 +46,8 @@ struct Inner {
     wakers: BTreeMap<u64, Waker>,
     /// Nothing comes any more, and why.
     ended: Option<String>,
-    /// How far each subscriber is, in events.
-    subscribers: BTreeMap<u64, u64>,
+    /// How far each subscriber is.
+    subscribers: BTreeMap<u64, Reached>,
     next_subscriber: u64,
     /// Frames that were put in since the start.
     pushed: u64,
@@ -138,20 +149,20 @@ impl Ring {
         lock(&self.0).ended.clone()
     }
 
-    /// A new subscriber, behind so many events.
-    pub fn join(&self, next: u64) -> u64 {
+    /// A new subscriber.
+    pub fn join(&self, reached: Reached) -> u64 {
         let mut inner = lock(&self.0);
         inner.next_subscriber += 1;
         let id = inner.next_subscriber;
-        inner.subscribers.insert(id, next);
+        inner.subscribers.insert(id, reached);
         id
     }
 
-    /// A subscriber is behind so many events now; `None` if it left.
-    pub fn moved(&self, subscriber: u64, next: Option<u64>) {
+    /// A subscriber is so far now; `None` if it left.
+    pub fn moved(&self, subscriber: u64, reached: Option<Reached>) {
         let mut inner = lock(&self.0);
-        match next {
-            Some(next) => drop(inner.subscribers.insert(subscriber, next)),
+        match reached {
+            Some(reached) => drop(inner.subscribers.insert(subscriber, reached)),
             None => {
                 inner.subscribers.remove(&subscriber);
                 inner.wakers.remove(&subscriber);
@@ -159,10 +170,11 @@ impl Ring {
         }
     }
 
-    /// How many events each subscriber has yet to take.
-    pub fn lags(&self) -> Vec<u64> {
+    /// Each subscriber, how far it is, and how many events it has yet to take.
+    pub fn subscribers(&self) -> Vec<(u64, Reached, u64)> {
         let inner = lock(&self.0);
-        inner.subscribers.values().map(|next| inner.end().saturating_sub(*next)).collect()
+        let end = inner.end();
+        inner.subscribers.iter().map(|(id, reached)| (*id, *reached, end.saturating_sub(reached.next))).collect()
     }
 
     /// Frames and bytes in it, and frames that were put in since the start.

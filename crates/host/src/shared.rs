@@ -54,7 +54,7 @@ pub(crate) struct Naming {
     pub taken: BTreeMap<String, Arc<AtomicBool>>,
 }
 
-/// Figures that only the writer of the log knows.
+/// Figures that only the writer of the log knows, or what is done beside it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WriterFigures {
     pub log: highwater_wal::Metrics,
@@ -63,6 +63,8 @@ pub(crate) struct WriterFigures {
     pub checkpoints: u64,
     pub checkpoint_error: Option<String>,
     pub memory_bytes: u64,
+    pub compactions: u64,
+    pub blobs_expired: u64,
 }
 
 pub(crate) struct Shared {

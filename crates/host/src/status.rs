@@ -2,7 +2,7 @@
 
 use crate::host::Host;
 use crate::slot::lock;
-use highwater_pds::{Micros, Position};
+use highwater_pds::{Micros, Position, boot};
 use highwater_store::StoreStatus;
 use std::collections::BTreeMap;
 
@@ -54,8 +54,8 @@ pub struct Status {
     pub ring: InMemory,
     /// Frames sent since the start.
     pub frames_sent: u64,
-    /// How many frames each subscriber has yet to take.
-    pub lags: Vec<u64>,
+    /// Who follows the stream, in the order in which they came.
+    pub subscribers: Vec<Subscriber>,
     /// The log's newest record.
     pub lsn: u64,
     /// The log's figures.
@@ -66,6 +66,12 @@ pub struct Status {
     pub checkpoints: u64,
     /// Why the last checkpoint failed, if it did.
     pub checkpoint_error: Option<String>,
+    /// Repositories whose blocks were written together since the start.
+    pub compactions: u64,
+    /// Uploads that no record referred to in time, removed since the start.
+    pub blobs_expired: u64,
+    /// Accounts of which relays were told something else than holds, or nothing yet.
+    pub unannounced: u64,
     /// Turns that were refused since the start, most for want of space.
     pub turns_refused: u64,
     /// Bytes of memory that trees and places of blocks took when they were last looked at.
@@ -78,6 +84,19 @@ pub struct Status {
     pub newest: Micros,
     /// Bytes that the disk has room for.
     pub disk_free_bytes: Option<u64>,
+}
+
+/// Somebody who follows the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subscriber {
+    /// Which one: [`crate::Subscription::id`].
+    pub id: u64,
+    /// The number of the last event that it took or passed over; its cursor before the first.
+    pub at: u64,
+    /// Events that it has yet to take.
+    pub behind: u64,
+    /// Whether it takes what comes, and does not read what is kept any more.
+    pub live: bool,
 }
 
 impl Host {
@@ -106,14 +125,19 @@ impl Host {
                 done: restore.done,
             });
             status.relay_poke_pending = state.poke_pending;
+            status.unannounced = boot::due(&state).count() as u64;
             status.newest = state.newest;
             status.store = lock(&shared.store).status();
         }
         (status.ring, status.frames_sent) = shared.ring.figures();
-        status.lags = shared.ring.lags();
+        let subscribers = shared.ring.subscribers().into_iter();
+        status.subscribers = subscribers
+            .map(|(id, reached, behind)| Subscriber { id, at: reached.seq, behind, live: reached.live })
+            .collect();
         let figures = lock(&shared.figures).clone();
         (status.lsn, status.log) = (figures.lsn, figures.log);
         (status.checkpoints, status.checkpoint_error) = (figures.checkpoints, figures.checkpoint_error);
+        (status.compactions, status.blobs_expired) = (figures.compactions, figures.blobs_expired);
         (status.turns_refused, status.memory_bytes) = (figures.turns_refused, figures.memory_bytes);
         status.ended = shared.queue.ended();
         status.disk_free_bytes = shared.disk.free_bytes(&shared.paths.directory).ok();

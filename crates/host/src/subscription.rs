@@ -4,7 +4,7 @@
 //! the other loses and repeats nothing. No thread belongs to it; it reads when it is asked.
 
 use crate::error::CursorRefused;
-use crate::ring::{Found, RING_FRAMES_MAX};
+use crate::ring::{Found, RING_FRAMES_MAX, Reached};
 use crate::shared::{EVENTS, Fault, Shared};
 use bytes::Bytes;
 use highwater_base::codec::Reader;
@@ -47,6 +47,8 @@ pub struct Subscription {
     offset: Option<u64>,
     /// Events with numbers up to this one are passed over.
     behind: u64,
+    /// The number of the last event that was handed over or passed over.
+    seq: u64,
     /// Events before this place were there when it came: of those of erased accounts some are left out.
     came: u64,
     /// Accounts of which something was left out. What they wrote after it came, and before they were erased, is left out as well:
@@ -66,7 +68,7 @@ impl Subscription {
             return Err(CursorRefused::Stopped(why));
         }
         let state = shared.state();
-        let count = state.events.count;
+        let (count, newest) = (state.events.count, state.events.newest.map_or(0, |seq| seq.0));
         let (behind, outdated) = match cursor::start(cursor, &state.events, &state.sequence) {
             Start::Live => (None, false),
             Start::Behind { seq, outdated } => (Some(seq), outdated),
@@ -88,13 +90,15 @@ impl Subscription {
         let first = outdated.then(|| {
             frame::outdated_cursor("the frames behind the cursor are not kept any more; what follows begins later")
         });
-        let id = shared.ring.join(next);
+        let seq = behind.unwrap_or(newest);
+        let id = shared.ring.join(Reached { next, seq, live: point.is_none() });
         Ok(Self {
             shared,
             id,
             next,
             offset,
             behind: behind.unwrap_or_default(),
+            seq,
             came: count,
             left_out: BTreeSet::new(),
             left_out_until: 0,
@@ -107,6 +111,12 @@ impl Subscription {
     #[must_use]
     pub fn reads_disk(&self) -> bool {
         self.first.is_none() && matches!(self.shared.ring.behind(self.next, 0), Found::Before)
+    }
+
+    /// Which one it is, as the status names it.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// Live frames that wait for it.
@@ -145,7 +155,8 @@ impl Subscription {
                     frames
                 }
             };
-            self.shared.ring.moved(self.id, Some(self.next));
+            let live = self.live.is_some();
+            self.shared.ring.moved(self.id, Some(Reached { next: self.next, seq: self.seq, live }));
             if !frames.is_empty() {
                 return Some(Delivery::Frames(frames));
             }
@@ -155,6 +166,7 @@ impl Subscription {
     fn pick(&mut self, sent: Vec<crate::ring::Sent>) -> Vec<Bytes> {
         let (at, next) = (self.next, self.next + sent.len() as u64);
         self.next = next;
+        self.seq = sent.last().map_or(self.seq, |sent| sent.seq.0);
         if at >= self.came && self.left_out.is_empty() {
             return sent.into_iter().map(|sent| sent.frame).collect();
         }
@@ -221,6 +233,7 @@ impl Subscription {
                 if !skipped && !self.leaves_out(&state, ordinal, account, kind) {
                     frames.push(frame);
                 }
+                self.seq = self.seq.max(seq.0);
                 (ordinal, offset) = (ordinal + 1, offset + length as u64);
             }
             drop(state);

@@ -112,6 +112,7 @@ fn an_upload_that_nobody_refers_to_goes_after_its_time_and_no_other() {
     assert_eq!(expire(&mut server), 0);
     server.clock.advance(1);
     assert_eq!(expire(&mut server), 1);
+    assert_eq!(server.host.status().blobs_expired, 1);
     let server = server.restart();
     assert_eq!(files(&server), [Cid::of(Codec::Raw, b"one").to_string()]);
     assert!(read(&server, account, b"one").expect("read").is_some());

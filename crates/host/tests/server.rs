@@ -34,6 +34,20 @@ fn what_was_written_is_read_listed_proven_and_streamed_and_survives() {
     }
 }
 
+/// An import of 5,000 records cost a relay 5,000 events elsewhere (bluesky-social/pds#341).
+#[test]
+fn five_thousand_records_in_batches_cost_twenty_five_frames() {
+    let mut server = Server::new(4);
+    let account = server.account();
+    let before = server.host.status().seq;
+    for batch in 0..25 {
+        let write = |n| write_of(Action::Create, &format!("k{batch:02}{n:03}"), Some(record("text")));
+        server.write(account, (0..200).map(write).collect());
+    }
+    assert_eq!(server.host.status().seq - before, 25);
+    assert_eq!(server.text(account, "k24199"), Some(record("text")));
+}
+
 #[test]
 fn a_put_of_what_is_there_makes_no_commit_and_no_frame() {
     let mut server = Server::new(2);

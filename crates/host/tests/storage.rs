@@ -213,7 +213,7 @@ fn writing_blocks_together_and_giving_up_old_frames_change_no_answer() {
     let mut model = BTreeMap::new();
     let mut random = highwater_base::random::SplitMix::new(4);
     use highwater_base::Random;
-    let mut compacted = 0;
+    let (mut compacted, mut told) = (0, false);
     for round in 0..60u64 {
         let mut writes = Vec::new();
         for n in 0..20 {
@@ -232,6 +232,7 @@ fn writing_blocks_together_and_giving_up_old_frames_change_no_answer() {
         (0..4).for_each(|_| assert!(server.worker.run_once() || server.host.ended().is_none()));
         let blocks = server.host.state(|state| state.accounts[&account].blocks);
         compacted += u64::from(blocks.front > 0 && blocks.compacted_bytes > 0);
+        told |= server.host.status().compactions > 0;
         if round % 15 == 14 {
             server = if round % 2 == 0 { server.crash() } else { server.restart() };
         }
@@ -250,7 +251,7 @@ fn writing_blocks_together_and_giving_up_old_frames_change_no_answer() {
             support::check_chains(&server.frames());
         }
     }
-    assert!(compacted > 5, "{compacted}");
+    assert!(compacted > 5 && told, "{compacted}, and the status says so: {told}");
     let blocks = server.host.state(|state| state.accounts[&account].blocks);
     assert!(blocks.end - blocks.front < 3 * blocks.compacted_bytes + (2 << 20), "{blocks:?}");
     let disk = server.disk.clone();
@@ -334,6 +335,50 @@ fn a_copy_of_a_running_server_opens_verifies_and_goes_on() {
     assert_eq!(copy.text(account, "later"), Some(record("than the copy")));
     shared.directory = DATA.into();
     assert_eq!(verify(shared, seams(&disk)).expect("it opens").records, 31);
+}
+
+/// A copy that was made while the server went on writing had a floor above its own numbers, which looked like a log that was lost.
+#[test]
+fn a_copy_made_while_the_server_goes_on_writing_verifies() {
+    let mut server = Server::new(12);
+    let account = server.account();
+    for n in 0..30 {
+        server.put(account, &format!("k{n}"), "before");
+    }
+    let Server { disk, worker, host, .. } = server;
+    let running = worker.spawn().expect("threads");
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (writer, ended) = (host.clone(), &ended);
+        scope.spawn(move || {
+            for n in 0.. {
+                if ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    return;
+                }
+                writer
+                    .write(account, batch(vec![put(&format!("k{}", n % 30), &n.to_string())]))
+                    .wait()
+                    .expect("written");
+            }
+        });
+        for round in 0..3 {
+            // It writes while the copy is made.
+            let before = host.status().seq;
+            while host.status().seq == before {
+                std::thread::yield_now();
+            }
+            host.backup(Path::new(&format!("/copy{round}/pds"))).expect("copied");
+        }
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    running.stop().expect("stopped");
+    drop(host);
+    for round in 0..3 {
+        let mut kept = options();
+        kept.directory = format!("/copy{round}/pds").into();
+        let verified = verify(kept, seams(&disk)).expect("it opens");
+        assert_eq!((verified.faults, verified.records), (Vec::new(), 30), "copy {round}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What all methods share.
 
 use crate::auth::Gatekeeper;
-use crate::firehose::Places;
+use crate::firehose::{Followers, Places};
 use crate::limits::Limits;
 use crate::options::Options;
 use crate::shares::Pool;
@@ -34,6 +34,8 @@ pub struct Context {
     pub gatekeeper: Arc<dyn Gatekeeper>,
     /// Places of the stream's subscribers.
     pub(crate) places: Places,
+    /// Where the stream's subscribers come from, as the host numbers them.
+    pub(crate) followers: Followers,
     /// Room for bodies that are being read, in KiB.
     pub(crate) bodies: Pool,
     /// Exports that may be begun now.
@@ -51,6 +53,7 @@ impl Context {
         Self {
             host,
             places: Places::new(&options.stream),
+            followers: Followers::default(),
             limits: Limits::new(options.rates.clone()),
             uploads: Pool::new(options.uploads_max, "uploads"),
             bodies: Pool::new(options.bodies_bytes_max >> 10, "bodies"),

@@ -4,6 +4,7 @@
 //! socket would hold the largest ones as often as there are slow readers, where all of them can share the same bytes. Tests
 //! read them with a library.
 
+mod followers;
 mod handshake;
 mod message;
 mod outgoing;
@@ -12,6 +13,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
+pub use followers::Followers;
 pub use message::Incoming;
 pub use places::Places;
 
@@ -45,6 +47,7 @@ pub async fn subscribe_repos(mut call: Call) -> Result {
         error.with(header::RETRY_AFTER, HeaderValue::from(RETRY_S))
     })?;
     let frames = Following::begin(&context.host, cursor)?;
+    let follower = frames.id().map(|id| context.followers.add(id, peer));
     tokio::spawn(async move {
         let Ok(io) = upgrade.await else { return };
         tracing::info!(event = "subscriber_joined", %peer, ?cursor, "a subscriber follows the stream");
@@ -64,7 +67,7 @@ pub async fn subscribe_repos(mut call: Call) -> Result {
                 tracing::warn!(event = "subscriber_closed", %peer, reason, "a subscriber's socket was closed");
             }
         }
-        drop(place);
+        drop((place, follower));
     });
     Ok(answer.into_response())
 }
@@ -87,6 +90,14 @@ impl Following {
                 Ok(Self::Over("FutureCursor", Some(frame::error("FutureCursor", &refused.to_string()))))
             }
             Err(CursorRefused::Stopped(_)) => Err(Error::new(Name::NotEnoughResources, "the server stops")),
+        }
+    }
+
+    /// Which subscriber it is, if it is one.
+    fn id(&self) -> Option<u64> {
+        match self {
+            Self::Here(subscription) => Some(subscription.id()),
+            Self::Reading(_) | Self::Over(..) => None,
         }
     }
 

@@ -28,7 +28,7 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 pub struct Asked {
     /// The relay.
     pub url: String,
-    /// `asked`; `recent` if it was asked a moment ago, and is not asked again; `failed`.
+    /// `asked`; `recent` if it was asked a moment ago, and is not asked again; `refused` if it will not; `failed`.
     pub outcome: &'static str,
     /// More, for people.
     pub message: Option<String>,

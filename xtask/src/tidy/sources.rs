@@ -103,6 +103,100 @@ fn every_report_in_the_docs_names_a_test_that_is_there() {
     assert!(named > 12, "only {named} reports name a test");
 }
 
+/// Numbers of the reports about accounts, as their projects filed them.
+///
+/// Source: pds.md, 11.2.
+const REPORTS_OF_ACCOUNTS: [&str; 25] = [
+    "#1231",
+    "#341",
+    "#1161",
+    "#1133",
+    "#1185",
+    "request 111",
+    "#3580",
+    "#2400",
+    "#169",
+    "#1241",
+    "#225",
+    "#149",
+    "#19",
+    "4067",
+    "#4212",
+    "#3637",
+    "#158",
+    "#514",
+    "657",
+    "#350",
+    "#355",
+    "#359",
+    "#365",
+    "#374",
+    "cirrus",
+];
+
+/// The rows of a table below a heading, without its own head, as cells.
+fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
+    let page = std::fs::read_to_string(root().join(page)).expect("the page is there");
+    let (_, section) = page.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("there is no {heading}"));
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let lines = section.lines().filter(|line| line.starts_with("| ")).skip(2);
+    lines.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+}
+
+#[test]
+fn every_report_about_accounts_has_a_row_that_names_its_test() {
+    let rows = rows("docs/reference/reports.md", "Accounts of the AT Protocol");
+    for report in REPORTS_OF_ACCOUNTS {
+        let row = rows.iter().find(|row| row[0].contains(report)).unwrap_or_else(|| panic!("{report} has no row"));
+        assert!(row[2].starts_with('`'), "nothing proves {row:?}");
+    }
+}
+
+/// Amendments that are built, each with a test; limits, each with its reason beside it.
+///
+/// Source: pds.md, 3.
+#[test]
+fn every_amendment_names_its_test_and_every_limit_its_reason() {
+    const PAGE: &str = "docs/reference/pds-conformance.md";
+    const AMENDMENTS: [(&str, &str); 22] = [
+        ("F1, a", "rule"),
+        ("F2, e", "rule"),
+        ("F3, k", "rule"),
+        ("F4, c", "limit"),
+        ("F5", "rule"),
+        ("F6", "rule"),
+        ("F7, g", "rule and limit"),
+        ("F8", "rule and limit"),
+        ("F9, d", "limit"),
+        ("b", "rule"),
+        ("f", "limit"),
+        ("h", "rule"),
+        ("i", "decision"),
+        ("j", "limit"),
+        ("l", "rule"),
+        ("m", "rule"),
+        ("n", "rule"),
+        ("o", "rule"),
+        ("p", "rule"),
+        ("q", "rule"),
+        ("r", "rule"),
+        ("s", "limit"),
+    ];
+    let amendments = rows(PAGE, "Amendments");
+    let told: Vec<_> = amendments.iter().map(|row| (row[0].as_str(), row[1].as_str())).collect();
+    assert_eq!(told, AMENDMENTS);
+    for row in amendments.iter().chain(&rows(PAGE, "The proposal's own tests")) {
+        assert!(row.last().is_some_and(|proof| proof.starts_with('`')), "nothing proves {row:?}");
+    }
+    for heading in ["Departures", "Limits"] {
+        for row in rows(PAGE, heading) {
+            let empty = row.iter().skip(2).any(String::is_empty) && !row[2].contains("RepoTakendown");
+            assert!(!empty, "a reason is missing: {row:?}");
+        }
+    }
+    assert!(named_tests(PAGE) > 60, "tests are named");
+}
+
 /// A line on who can reach what that nothing proves is a hope.
 #[test]
 fn every_line_of_the_security_page_names_a_test_that_is_there() {

@@ -214,7 +214,11 @@ impl Settings {
         let settings = PdsSettings {
             zone: zone.map(|text| text.parse::<Zone>().context("pds.zone")).transpose()?,
             url_public: self.pds_url("pds.public_url")?,
-            contact: Some(self.text("pds.contact").to_owned()).filter(|text| !text.is_empty()),
+            contact: match self.text("pds.contact") {
+                "" => None,
+                text if is_mail(text) => Some(text.to_owned()),
+                text => bail!("pds.contact = {text:?} is no mail address such as admin@example.com"),
+            },
             admin_password_file: path("pds.admin_password_file"),
             on_first_write: match self.text("pds.announce") {
                 "on-activation" => false,
@@ -239,13 +243,21 @@ impl Settings {
             witness_path: path("pds.witness_path"),
             relays: self.pds_relays()?,
             check_on_boot: self.truth("pds.check_on_boot")?,
-            account_limit: self.number("pds.account_limit")?,
+            account_limit: match self.number("pds.account_limit")? {
+                0 => bail!(
+                    "pds.account_limit = 0: relays take at least one account of a host; it is 100 unless one says otherwise"
+                ),
+                limit => limit,
+            },
             rates: if self.truth("pds.rate_limits")? {
                 const RATES: [&str; 4] =
                     ["pds.requests_per_5_min", "pds.points_per_hour", "pds.points_per_day", "pds.sessions_per_5_min"];
                 let mut rates = [0; 4];
                 for (rate, name) in rates.iter_mut().zip(RATES) {
                     *rate = self.number(name)?;
+                    if *rate == 0 {
+                        bail!("{name} = 0 would refuse everybody; pds.rate_limits = false sets no limits");
+                    }
                 }
                 Some(rates)
             } else {
@@ -280,6 +292,12 @@ impl Settings {
         };
         texts.map(url).collect()
     }
+}
+
+/// Whether a text can be a mail address: what stands before the last @ is its host's business.
+fn is_mail(text: &str) -> bool {
+    let spaced = text.contains(|c: char| c.is_whitespace() || c.is_control());
+    text.rsplit_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !spaced)
 }
 
 /// A URL of a scheme, a host and perhaps a port, without the slash at its end.
@@ -348,6 +366,14 @@ mod tests {
         refused("[pds]\nevents_bytes_max = 1", &["pds.events_bytes_max", "64 MiB"]);
         refused("[pds]\nblob_bytes_max = 2000000000", &["pds.blob_bytes_max", "1 GiB"]);
         refused("[pds]\naccount_limit = -1", &["pds.account_limit", "whole number"]);
+        refused("[pds]\naccount_limit = 0", &["pds.account_limit", "at least one"]);
+        for contact in ["hello", "@example.com", "a@", "a b@example.com"] {
+            refused(&format!("[pds]\ncontact = {contact:?}"), &["pds.contact", "mail address"]);
+        }
+        for rate in ["requests_per_5_min", "points_per_hour", "points_per_day", "sessions_per_5_min"] {
+            refused(&format!("[pds]\n{rate} = 0"), &[rate, "pds.rate_limits = false"]);
+            assert!(pds(&format!("[pds]\nrate_limits = false\n{rate} = 0")).is_ok(), "{rate} does not hold");
+        }
         refused("[pds]\nenabled = \"yes\"", &["pds.enabled", "neither true nor false"]);
         refused("[pds]\nzones = \"a.b\"", &["pds.zones", "pds.zone"]);
         refused("pds = 1", &["[pds]"]);

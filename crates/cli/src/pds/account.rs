@@ -18,6 +18,7 @@ pub fn run(command: PdsAccountCommand) -> Result<()> {
             create(handle, password, !inactive, &target)
         }
         PdsAccountCommand::List { target } => list(&target),
+        PdsAccountCommand::Show(one) => show(&one),
         PdsAccountCommand::Activate(one) => change(&one, "activate"),
         PdsAccountCommand::Lock(one) => change(&one, "lock"),
         PdsAccountCommand::Lift(one) => change(&one, "lift"),
@@ -50,7 +51,9 @@ fn create(handle: Option<String>, password: Option<String>, activate: bool, targ
         ("handle", text(&made["handle"])),
         ("password", text(&made["password"])),
     ])?;
-    eprintln!("highwater: the password is shown this once; whoever has it can log in at {}", target.url);
+    // Where clients find it, which need not be where its operator asks.
+    let service = text(&made["service"]);
+    eprintln!("highwater: the password is shown this once; whoever has it can log in at {service}");
     Ok(())
 }
 
@@ -69,17 +72,44 @@ fn list(target: &Target) -> Result<()> {
         return output::json(&answer);
     }
     let row = |account: &Value| {
-        let (now, told) = (position(&account["position"]), position(&account["announced"]));
-        let told = if now == told { told } else { format!("{told} (relays have yet to hear)") };
+        let (now, told) = (position(&account["position"]), told(account));
         vec![text(&account["handle"]), text(&account["did"]), text(&account["state"]), now, told, text(&account["rev"])]
     };
     let rows: Vec<_> = answer["accounts"].as_array().into_iter().flatten().map(row).collect();
     columns(&["HANDLE", "DID", "STATE", "POSITION", "ANNOUNCED", "REV"], &rows)
 }
 
+fn show(one: &One) -> Result<()> {
+    let account = Server::new(&one.target)?.get(&place(&one.account))?;
+    if one.target.json {
+        return output::json(&account);
+    }
+    output::table(&[
+        ("handle", text(&account["handle"])),
+        ("did", text(&account["did"])),
+        ("state", text(&account["state"])),
+        ("position", position(&account["position"])),
+        ("announced", told(&account)),
+        ("head", text(&account["head"])),
+        ("rev", text(&account["rev"])),
+        ("made", output::time(account["created_ms"].as_u64().unwrap_or(0))),
+    ])
+}
+
+/// What relays were told of an account last, beside where it stands.
+fn told(account: &Value) -> String {
+    let (now, told) = (position(&account["position"]), position(&account["announced"]));
+    if now == told { told } else { format!("{told} (relays have yet to hear)") }
+}
+
+/// The path of an account.
+fn place(account: &str) -> String {
+    format!("/v1/pds/accounts/{}", segment(account.strip_prefix('@').unwrap_or(account)))
+}
+
 /// The path of what is done to an account.
 fn path(account: &str, what: &str) -> String {
-    format!("/v1/pds/accounts/{}/{what}", segment(account.strip_prefix('@').unwrap_or(account)))
+    format!("{}/{what}", place(account))
 }
 
 fn change(one: &One, what: &str) -> Result<()> {
@@ -93,6 +123,9 @@ fn tell(account: &Value, target: &Target) -> Result<()> {
     }
     let (handle, did, state) = (text(&account["handle"]), text(&account["did"]), text(&account["state"]));
     println!("{handle} ({did}) is {state}");
+    if account["changed"] == false {
+        eprintln!("highwater: nothing was changed: that is where it stood already");
+    }
     if account["position"] != account["announced"] {
         eprintln!(
             "highwater: relays have yet to hear of it: the frame found no room; it goes out with the next change or start"
@@ -103,8 +136,7 @@ fn tell(account: &Value, target: &Target) -> Result<()> {
 
 fn erase(one: &One, yes: bool) -> Result<()> {
     let server = Server::new(&one.target)?;
-    let at = format!("/v1/pds/accounts/{}", segment(&one.account));
-    let account = server.get(&at)?;
+    let account = server.get(&place(&one.account))?;
     let (handle, did) = (text(&account["handle"]), text(&account["did"]));
     if !yes {
         eprintln!("{handle} ({did}) loses its records, its blobs and its key, for good.");

@@ -18,7 +18,9 @@ pub enum PdsCommand {
     },
     /// Have the relays of pds.relays read this server: after a restore, after an outage, or for the first time
     ///
-    /// A relay that reads it already takes no notice. Each is asked at most once in 20 minutes.
+    /// A relay that reads it already takes no notice. Each is asked at most once in 20 minutes. It ends with 0 if every relay was
+    /// asked, now or a moment ago; with 5 if one did not answer; with 1 if one refused, so that trying again will not help. Without a
+    /// relay nobody is asked: that is 2 for a server that others reach, and 0 for one that this machine alone reaches.
     Announce {
         /// Tell of every active account once more, for relays that are new: two frames for each. How many that are is said
         /// first, because relays limit how many they take
@@ -92,6 +94,9 @@ pub enum PdsCommand {
         json: bool,
     },
     /// Follow a server's stream by the protocol's rules, verify all of it, and print each event
+    ///
+    /// It ends with 0 only if every event that came was verified: with 4 if the server broke a rule, with 6 if a key or a
+    /// repository was not to be had, so that events could not be verified, and with 5 if the server could not be reached.
     Follow(FollowArguments),
 }
 
@@ -107,7 +112,10 @@ pub struct FollowArguments {
     /// End when the event with this number, or one behind it, has come
     #[arg(long, value_name = "NUMBER")]
     pub until: Option<u64>,
-    /// Print a JSON object an event
+    /// Seconds for which the server may be out of reach before following ends; 0 tries until it is stopped
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub timeout_s: u64,
+    /// Print a JSON object an event, and one at the end
     #[arg(long)]
     pub json: bool,
 }
@@ -123,7 +131,7 @@ pub enum PdsAccountCommand {
         /// Read its password from standard input; drawn without it
         #[arg(long)]
         password_stdin: bool,
-        /// Leave it without an owner's say and unknown to relays until `activate`
+        /// Do not activate it: nobody logs in to it, and relays do not hear of it, until `activate`
         #[arg(long)]
         inactive: bool,
         /// Which server.
@@ -136,6 +144,8 @@ pub enum PdsAccountCommand {
         #[command(flatten)]
         target: Target,
     },
+    /// Show one account: where it stands, what relays were told last, and its newest commit
+    Show(One),
     /// Let a new account begin, and relays hear of it
     Activate(One),
     /// Stop an account at once: it neither writes nor is read, also with tokens that are not over yet
@@ -162,7 +172,7 @@ pub enum PdsAccountCommand {
 /// One account.
 #[derive(Debug, Args)]
 pub struct One {
-    /// Its DID or its handle
+    /// Its DID, its handle, or the first word of its handle
     pub account: String,
     /// Which server.
     #[command(flatten)]

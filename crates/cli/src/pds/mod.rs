@@ -70,37 +70,68 @@ fn status(target: &Target) -> Result<()> {
         return output::json(&status);
     }
     let (stream, accounts) = (&status["stream"], &status["accounts"]);
+    let count = |value: &Value| output::bytes(value.as_u64().unwrap_or(0));
+    let positions = accounts["by_position"].as_object().into_iter().flatten();
+    let positions: Vec<String> =
+        positions.filter(|(_, count)| **count != 0).map(|(word, count)| format!("{word} {count}")).collect();
+    let store = &status["store"];
     let gaps: Vec<String> =
         stream["gaps"].as_array().into_iter().flatten().map(|gap| format!("{}..{}", gap[0], gap[1])).collect();
     output::table(&[
         ("zone", text(&status["zone"])),
         ("reached at", text(&status["public_url"])),
-        ("accounts", format!("{}, active {}", accounts["count"], accounts["active"])),
+        ("accounts", format!("{}; relays take {} of a host", accounts["count"], accounts["limit"])),
+        ("their positions", if positions.is_empty() { "none".to_owned() } else { positions.join(", ") }),
         ("relays have yet to hear of", text(&accounts["unannounced"])),
         ("oldest event", text(&stream["oldest"])),
         ("newest event", text(&stream["newest"])),
         ("ceiling", text(&stream["ceiling"])),
         ("gaps", if gaps.is_empty() { "none".to_owned() } else { gaps.join(", ") }),
-        ("events kept", format!("{} in {}", stream["events"], output::bytes(stream["bytes"].as_u64().unwrap_or(0)))),
-        ("log", output::bytes(status["log"]["bytes"].as_u64().unwrap_or(0))),
-        ("store", output::bytes(status["store"]["bytes"].as_u64().unwrap_or(0))),
-        ("restore", restore_of(&status["restore"])),
+        ("events kept", format!("{} in {}", stream["events"], count(&stream["bytes"]))),
+        ("log", count(&status["log"]["bytes"])),
+        ("store", format!("{}, {} of it dead", count(&store["bytes"]), count(&store["dead_bytes"]))),
         (
-            "relays to be asked",
-            if status["poke_pending"] == true { "yes: highwater pds announce".to_owned() } else { "no".to_owned() },
+            "checkpoints",
+            store["checkpoint_error"].as_str().map_or(text(&store["checkpoints"]), |why| format!("failing: {why}")),
         ),
+        ("memory of accounts", count(&status["memory_bytes"])),
+        ("restore", restore_of(&status["restore"])),
+        ("relays to be asked", to_be_asked(&status).to_owned()),
     ])?;
     if let Some(failure) = status["failed"].as_str() {
         eprintln!("highwater: nothing is written any more: {failure}");
     }
-    let subscribers = status["subscribers"].as_array();
-    if let Some(list) = subscribers.filter(|list| !list.is_empty()) {
-        println!();
-        let row =
-            |one: &Value| vec![text(&one["address"]), text(&one["at"]), text(&one["behind"]), text(&one["state"])];
-        columns(&["SUBSCRIBER", "AT", "BEHIND", "STATE"], &list.iter().map(row).collect::<Vec<_>>())?;
+    lists(&status)
+}
+
+/// Whether relays have to be asked to read the server, and how.
+fn to_be_asked(status: &Value) -> &'static str {
+    match (status["poke_pending"] == true, status["relays"].as_array().is_none_or(Vec::is_empty)) {
+        (false, _) => "no",
+        (true, false) => "yes: highwater pds announce",
+        (true, true) => "yes, and pds.relays names none: set it, start again, then highwater pds announce",
     }
-    Ok(())
+}
+
+/// What is listed below the table: relays, accounts of which they have yet to hear, subscribers.
+fn lists(status: &Value) -> Result<()> {
+    let list = |value: &Value, heads: &[&str], row: &dyn Fn(&Value) -> Vec<String>| -> Result<()> {
+        let Some(values) = value.as_array().filter(|values| !values.is_empty()) else { return Ok(()) };
+        println!();
+        columns(heads, &values.iter().map(row).collect::<Vec<_>>())
+    };
+    list(&status["relays"], &["RELAY", "SAYS", "ACCOUNTS", "LAST ASKED", ""], &|relay| {
+        let at = relay["asked_ms"].as_u64().map_or_else(|| "-".to_owned(), output::time);
+        vec![text(&relay["url"]), text(&relay["status"]), text(&relay["accounts"]), at, text(&relay["message"])]
+    })?;
+    list(
+        &status["accounts"]["unannounced_listed"],
+        &["RELAYS HAVE YET TO HEAR OF", "POSITION", "ANNOUNCED"],
+        &|one| vec![text(&one["handle"]), account::position(&one["position"]), account::position(&one["announced"])],
+    )?;
+    list(&status["subscribers"], &["SUBSCRIBER", "AT", "BEHIND", "STATE"], &|one| {
+        vec![text(&one["address"]), text(&one["at"]), text(&one["behind"]), text(&one["state"])]
+    })
 }
 
 fn restore_of(restore: &Value) -> String {
@@ -123,23 +154,32 @@ fn announce(resync: bool, force: bool, yes: bool, target: &Target) -> Result<()>
         confirm("announce", "nothing was sent")?;
     }
     let told = server.change(Verb::Post, "/v1/pds/announce", &json!({ "resync": resync, "force": force }))?;
+    let relays = told["relays"].as_array().map(Vec::as_slice).unwrap_or_default();
     if target.json {
-        return output::json(&told);
-    }
-    if resync {
+        output::json(&told)?;
+    } else if resync {
         println!("{} frames were sent", told["frames"]);
     }
-    let relays = told["relays"].as_array().map(Vec::as_slice).unwrap_or_default();
     if relays.is_empty() {
-        eprintln!("highwater: no relay is set (pds.relays), so nobody was asked to read this server");
-        return Ok(());
+        const NOBODY: &str = "no relay is set (pds.relays), so nobody was asked to read this server";
+        let status = server.get("/v1/pds/status")?;
+        // Nobody else could read one whose names are this machine's alone.
+        if text(&status["zone"]).starts_with("localhost") {
+            eprintln!("highwater: {NOBODY}");
+            return Ok(());
+        }
+        return Err(exit::with(Status::Wrong, NOBODY));
     }
-    let row = |relay: &Value| vec![text(&relay["url"]), text(&relay["outcome"]), text(&relay["message"])];
-    columns(&["RELAY", "OUTCOME", ""], &relays.iter().map(row).collect::<Vec<_>>())?;
-    let failed = relays.iter().any(|relay| relay["outcome"] == "failed");
-    if failed {
-        Err(exit::with(Status::Later, "a relay did not answer as it should: announce again later"))
-    } else {
-        Ok(())
+    if !target.json {
+        let row = |relay: &Value| vec![text(&relay["url"]), text(&relay["outcome"]), text(&relay["message"])];
+        columns(&["RELAY", "OUTCOME", ""], &relays.iter().map(row).collect::<Vec<_>>())?;
     }
+    let is = |outcome: &str| relays.iter().any(|relay| relay["outcome"] == outcome);
+    if is("refused") {
+        return Err(exit::with(Status::Failed, "a relay refused to read this server: its message says why"));
+    }
+    if is("failed") {
+        return Err(exit::with(Status::Later, "a relay did not answer as it should: announce again later"));
+    }
+    Ok(())
 }

@@ -65,6 +65,13 @@ pub async fn plan(settings: &Settings) -> Result<Vec<Planned>> {
         }
         planned.push(listener);
     }
+    if accounts_public && !planned.iter().any(|listener| listener.settings.services.xrpc) {
+        return Err(exit::with(
+            Status::Wrong,
+            "pds.zone or pds.public_url is set, and no listener has the service xrpc: nobody could reach the accounts. Add xrpc to \
+             the services of a listener, or set pds.enabled = false",
+        ));
+    }
     Ok(planned)
 }
 
@@ -80,6 +87,10 @@ async fn serve(settings: &Settings) -> Result<()> {
     let options =
         HttpOptions { requests_logged: settings.log_requests().map_err(exit::wrong)?, ..HttpOptions::default() };
     let planned = plan(settings).await?;
+    if let Some(pds) = settings.pds().map_err(exit::wrong)? {
+        // Before anything else is asked for: whoever makes a key first would learn of the next mistake only then.
+        pds.check_files().map_err(exit::wrong)?;
+    }
     let data = config.data.clone();
     if !data.exists() {
         // A directory that is not there has no keys, and is not made for a server that does not start.

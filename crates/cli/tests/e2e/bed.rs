@@ -124,13 +124,15 @@ pub struct Server {
     pub port: u16,
     /// Further words of its command line.
     pub options: Vec<String>,
+    /// A file of settings that names its listeners, one of which takes the port.
+    pub config: Option<PathBuf>,
     process: Option<Child>,
 }
 
 impl Server {
     /// A server on `folder/server` that does not run yet.
     pub fn new(folder: &Path) -> Self {
-        Self { data: folder.join("server"), port: free_port(), options: Vec::new(), process: None }
+        Self { data: folder.join("server"), port: free_port(), options: Vec::new(), config: None, process: None }
     }
 
     /// A server on `folder/server`, ready.
@@ -164,7 +166,14 @@ impl Server {
     pub fn launch(&mut self) {
         assert!(self.process.is_none(), "it runs already");
         let log = File::options().create(true).append(true).open(self.log_path()).expect("its log can be written");
-        let mut command = Self::command(&self.data, self.port);
+        let mut command = match &self.config {
+            None => Self::command(&self.data, self.port),
+            Some(file) => {
+                let mut command = program(env!("CARGO_BIN_EXE_highwater"));
+                command.arg("serve").arg("--data").arg(&self.data).arg("--config").arg(file);
+                command
+            }
+        };
         let process = command.args(&self.options).stdout(Stdio::null()).stderr(log).spawn();
         self.process = Some(process.expect("highwater can be run"));
     }

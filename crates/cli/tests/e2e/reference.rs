@@ -162,6 +162,7 @@ fn accounts(check: &mut Check, folder: &Path, server: &Server) {
     let made = check.run("pds account create", &asked, b"").json();
     let did = made["did"].as_str().expect("a DID");
     check.run("pds account list", &asked, b"").ok();
+    check.run("pds account show", &[did, "--url", &url], b"").ok();
     check.run("pds account lock", &[did, "--url", &url], b"").ok();
     check.run("pds status", &asked, b"").ok();
     check.run("pds announce", &asked, b"").ok();

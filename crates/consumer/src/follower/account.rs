@@ -41,6 +41,24 @@ pub struct Record {
     pub bytes: Option<Bytes>,
 }
 
+/// What an account's events could not be verified for want of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lacks {
+    /// The key that its DID document names.
+    Key,
+    /// The repository as a whole.
+    Repository,
+}
+
+/// Events of an account that are neither right nor wrong yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unverified {
+    /// What is missing.
+    pub lacks: Lacks,
+    /// How many events.
+    pub events: u64,
+}
+
 /// A repository that is not what the server has.
 #[derive(Debug, Clone, Default)]
 struct Lost {
@@ -65,6 +83,8 @@ pub struct Account {
     resolving: bool,
     /// Events that wait for the key, and all that came behind them.
     waiting: VecDeque<Frame>,
+    /// How many came when no more could wait.
+    dropped: u64,
     /// A repository that waits for the key.
     archive: Option<Bytes>,
     lost: Option<Lost>,
@@ -109,6 +129,17 @@ impl Account {
         self.lost.as_ref().is_some_and(|lost| lost.asked.is_none())
     }
 
+    /// What came and was not verified, because what it is verified with was not to be had.
+    pub(super) fn unverified(&self) -> Option<Unverified> {
+        let waiting = (self.waiting.len() as u64).saturating_add(self.dropped);
+        if waiting > 0 {
+            return Some(Unverified { lacks: Lacks::Key, events: waiting });
+        }
+        // The event that showed the loss may be a `#sync`, which is not kept.
+        let lost = self.lost.as_ref()?;
+        Some(Unverified { lacks: Lacks::Repository, events: (lost.waiting.len() as u64).max(1) })
+    }
+
     pub(super) fn missed(&mut self) {
         self.gap = true;
     }
@@ -118,7 +149,8 @@ impl Account {
         let of_repository = matches!(event, Frame::Commit(_) | Frame::Sync(_));
         if !self.waiting.is_empty() || of_repository && self.key.is_none() {
             if of_repository && self.waiting.len() >= WAITING_MAX {
-                return self.missed();
+                self.dropped = self.dropped.saturating_add(1);
+                return self.resolve(context, out);
             }
             self.waiting.push_back(event);
             return self.resolve(context, out);
@@ -151,6 +183,10 @@ impl Account {
         }
         for event in std::mem::take(&mut self.waiting) {
             self.take(context, event, out);
+        }
+        // Only now: what waited is whole, and what follows it is not.
+        if std::mem::take(&mut self.dropped) > 0 {
+            self.missed();
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::stream::{BEGIN, Server, create, delete, did, error, info, path, update};
 use bytes::Bytes;
 use highwater_base::Millis;
-use highwater_consumer::follower::{Cause, Follower, Input, Options, Output};
+use highwater_consumer::follower::{Cause, Follower, Input, Lacks, Options, Output, Unverified};
 use highwater_consumer::frame::{Position, Status};
 
 /// A follower that keeps the bytes of records, connected from the beginning.
@@ -229,6 +229,53 @@ fn an_export_that_fails_is_asked_for_again() {
         assert_eq!(follower.lost(), [did("one")]);
     }
     server.write("one", &[create(4, 4)]);
+    read_all(&mut follower, &mut server);
+    agrees(&follower, &server);
+}
+
+/// Events that nobody could verify were passed over without a word, and a follower that had verified nothing was content.
+#[test]
+fn what_could_not_be_verified_is_told_until_it_can_be() {
+    let mut server = Server::with(&["one", "two"]);
+    let (mut follower, one) = (follower(), did("one"));
+    let unverified = |follower: &Follower| follower.unverified().map(|(did, found)| (did.clone(), found)).collect();
+    let told: Vec<(_, Unverified)> = unverified(&follower);
+    assert_eq!(told, []);
+    for number in 1..=2 {
+        let message = server.write("one", &[create(number, 1)]);
+        assert_eq!(follower.step(BEGIN, Input::Message(message)), [Output::Resolve { did: one.clone() }]);
+        assert_eq!(follower.step(BEGIN, Input::Key { did: one.clone(), key: None }), []);
+        let told: Vec<(_, Unverified)> = unverified(&follower);
+        assert_eq!(told, [(one.clone(), Unverified { lacks: Lacks::Key, events: number })]);
+    }
+    let key = Some(server.bot("one").key.public());
+    sound(&follower.step(BEGIN, Input::Key { did: one.clone(), key }));
+    let told: Vec<(_, Unverified)> = unverified(&follower);
+    assert_eq!(told, []);
+    // A commit that nobody was told of breaks the chain.
+    server.recommit("one");
+    let message = server.write("one", &[create(9, 1)]);
+    follower.step(BEGIN, Input::Message(message));
+    follower.step(BEGIN, Input::Repo { did: one.clone(), archive: None });
+    let told: Vec<(_, Unverified)> = unverified(&follower);
+    assert_eq!(told, [(one, Unverified { lacks: Lacks::Repository, events: 1 })]);
+}
+
+/// More events waited for a key than a follower keeps: it asked for the key no more, and blamed the server for what it had dropped.
+#[test]
+fn a_key_that_comes_late_finds_the_server_without_blame() {
+    let (mut server, mut follower) = (Server::with(&["one"]), follower());
+    for number in 0..1_010 {
+        let message = server.write("one", &[create(number, 1)]);
+        assert_eq!(follower.step(BEGIN, Input::Message(message)), [Output::Resolve { did: did("one") }], "{number}");
+        follower.step(BEGIN, Input::Key { did: did("one"), key: None });
+    }
+    assert_eq!(follower.unverified().map(|(_, found)| found.events).collect::<Vec<_>>(), [1_010]);
+    let message = server.write("one", &[create(2_000, 1)]);
+    let found = read(&mut follower, &mut server, message);
+    let blame = found.iter().find(|output| matches!(output, Output::Violation { .. }));
+    assert_eq!(blame, None);
+    server.write("one", &[create(2_001, 1)]);
     read_all(&mut follower, &mut server);
     agrees(&follower, &server);
 }

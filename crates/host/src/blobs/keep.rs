@@ -102,6 +102,7 @@ impl Host {
             count += if done.is_ok() { blobs.len() as u64 } else { 0 };
             result = result.and(done);
         }
+        crate::slot::lock(&self.shared.figures).blobs_expired += count;
         result.map(|()| count)
     }
 }

@@ -121,6 +121,33 @@ fn a_service_that_does_not_serve_says_why_and_the_streams_go_on() {
     assert_eq!(server.ask("GET", "/readyz", &[], b"").status, 503, "it has nothing else to offer");
 }
 
+/// What this server answers below the protocol's paths by itself is on the protocol's page; `PdsUnavailable` was on none.
+#[test]
+fn every_name_that_is_answered_before_a_method_is_asked_stands_on_the_page() {
+    const PAGE: &str = include_str!("../../../../docs/reference/xrpc.md");
+    let (_, section) = PAGE.split_once("### Before a method is asked").expect("the page has the section");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let open = server(Front::default(), None);
+    let none = Server::start(Fake::new());
+    let page = [("origin", "https://example.com"), ("sec-fetch-site", "cross-site"), ("content-type", "text/plain")];
+    let answers = [
+        server(Front::default(), Some("damaged")).ask("GET", "/xrpc/whoami", &[], b""),
+        open.ask("GET", "/xrpc/whoami", &[("host", "pds.example.com")], b""),
+        none.ask("GET", "/xrpc/whoami", &[], b""),
+        open.ask("POST", "/xrpc/write", &page, b"x"),
+    ];
+    let mut told: Vec<String> = Vec::new();
+    for answer in answers.into_iter().filter(|answer| answer.status >= 400) {
+        let name = value(&answer)["error"].as_str().expect("a name").to_owned();
+        let row = format!("| `{name}` | {} |", answer.status);
+        assert!(section.contains(&row), "the page lacks {row}");
+        told.push(name);
+    }
+    for name in ["PdsUnavailable", "MisdirectedRequest", "NotFound"] {
+        assert!(told.iter().any(|other| other == name), "{name} was not answered: {told:?}");
+    }
+}
+
 #[test]
 fn a_server_without_accounts_says_that_it_has_none() {
     let server = Server::start(Fake::new());

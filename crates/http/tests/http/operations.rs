@@ -201,9 +201,12 @@ fn the_page_of_metrics_has_every_family() {
         labels.dedup();
         page.push_str(&format!("| `{name}` | {} | {} | {} |\n", family.kind, labels.join(", "), family.help));
     }
-    if std::env::var_os("HIGHWATER_WRITE_DOCS").is_some() {
-        std::fs::write(PAGE, &page).expect("the page can be written");
-    }
     let written = std::fs::read_to_string(PAGE).unwrap_or_default();
+    // Behind it stand those of the accounts, which the program's tests write.
+    let (written, accounts) = written.split_at(written.find("\n## Accounts\n").unwrap_or(written.len()));
+    if std::env::var_os("HIGHWATER_WRITE_DOCS").is_some() {
+        std::fs::write(PAGE, format!("{page}{accounts}")).expect("the page can be written");
+        return;
+    }
     assert!(written == page, "docs/reference/metrics.md is old; run this test with HIGHWATER_WRITE_DOCS=1");
 }

@@ -58,9 +58,10 @@ pub(super) async fn list(State(operator): State<Operator>) -> Response {
     answer(&json!({ "accounts": accounts }))
 }
 
-/// Which account a path names: by its DID or its handle.
+/// Which account a path names: by its DID, its handle, or the first label of its handle, as accounts are made by one, too.
 fn find(host: &Host, name: &str) -> Outcome<AccountId> {
-    let found = host.state(|state| state.named(name).map(|account| account.id));
+    let whole = if name.contains(['.', ':']) { name.to_owned() } else { format!("{name}.{}", host.zone().host()) };
+    let found = host.state(|state| state.named(&whole).map(|account| account.id));
     found.ok_or_else(|| Failure::new("ACCOUNT_NOT_FOUND", format!("there is no account {name}; list them")))
 }
 
@@ -92,7 +93,8 @@ pub(super) async fn change(State(operator): State<Operator>, Path((name, what)):
     // A turn is built where the disk may be waited for.
     let building = host.clone();
     let changed = blocking(move || building.change(id, change)).await?.await?;
-    let row = row(&host, id)?;
+    let mut row = row(&host, id)?;
+    row["changed"] = changed.into();
     tracing::info!(
         event = "account_changed",
         did = row["did"].as_str(),
@@ -151,6 +153,7 @@ pub(super) async fn create(State(operator): State<Operator>, body: Body) -> Outc
     Ok(answer(&json!({
         "did": row["did"],
         "handle": row["handle"],
+        "service": context.options.public_url,
         "password": password,
         "accessJwt": access,
         "refreshJwt": refresh,

@@ -4,6 +4,7 @@ use super::{Announcer, Asked, Failure, Operator, Outcome, accounts, answer, bloc
 use crate::context::Context;
 use axum::body::Body;
 use axum::extract::State;
+use highwater_host::Subscriber;
 use highwater_pds::{AccountId, boot};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -56,13 +57,14 @@ pub fn status(context: &Context, announcer: &dyn Announcer) -> Value {
             "memory_events": status.ring.frames,
             "memory_bytes": status.ring.bytes,
         },
-        "subscribers": status.lags.iter().map(|behind| json!({ "behind": behind })).collect::<Vec<_>>(),
+        "subscribers": status.subscribers.iter().map(|one| subscriber(context, one)).collect::<Vec<_>>(),
         "log": {
             "newest": status.lsn,
             "bytes": status.log.log_bytes,
             "syncs": status.log.syncs,
             "refused": status.turns_refused,
         },
+        "memory_bytes": status.memory_bytes,
         "store": {
             "bytes": status.store.file_bytes,
             "dead_bytes": status.store.dead_bytes,
@@ -70,6 +72,8 @@ pub fn status(context: &Context, announcer: &dyn Announcer) -> Value {
             "applied": status.store.applied,
             "checkpoints": status.checkpoints,
             "checkpoint_error": status.checkpoint_error,
+            "compactions": status.compactions,
+            "blobs_expired": status.blobs_expired,
             "disk_free_bytes": status.disk_free_bytes,
         },
         "restore": status.restore.map(|restore| json!({
@@ -77,6 +81,16 @@ pub fn status(context: &Context, announcer: &dyn Announcer) -> Value {
         })),
         "poke_pending": status.relay_poke_pending,
         "relays": announcer.relays(),
+    })
+}
+
+/// Somebody who follows the stream. Whoever reads what is kept has the `state` `replay`, whoever takes what comes `live`.
+fn subscriber(context: &Context, one: &Subscriber) -> Value {
+    json!({
+        "address": context.followers.address(one.id).map(|address| address.to_string()),
+        "at": one.at,
+        "behind": one.behind,
+        "state": if one.live { "live" } else { "replay" },
     })
 }
 

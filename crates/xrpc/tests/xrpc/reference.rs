@@ -34,6 +34,16 @@ fn page() -> String {
         writeln!(page, "| `{}` | {} | {} |", row.name, row.status, row.when).expect("a string");
     }
     page.push_str(
+        "\n### Before a method is asked\n\n\
+         The server that carries the methods refuses some requests by itself, with a body of the same form:\n\n\
+         | Name | Status | When |\n| --- | --- | --- |\n\
+         | `Forbidden` | 403 | In open mode a page of another origin asks. |\n\
+         | `NotFound` | 404 | The server has no accounts, or this listener does not serve them. |\n\
+         | `MisdirectedRequest` | 421 | The request names another host than this listener answers. |\n\
+         | `RequestHeadersTooLarge` | 431 | The request's head has more than 100 fields or 64 KiB. Over HTTP/1.1 this answer has no body. |\n\
+         | `PdsUnavailable` | 503 | The accounts are not served: their directory could not be opened. The message says why. |\n",
+    );
+    page.push_str(
         "\n## Frames that end a stream\n\n\
          | Name | When |\n| --- | --- |\n\
          | `FutureCursor` | The cursor lies above every number that was handed out. If the server's data was restored from a copy, its operator has to say so with `highwater pds mark-restored`. |\n\

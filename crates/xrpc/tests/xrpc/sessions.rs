@@ -69,6 +69,23 @@ fn a_request_whose_body_ends_after_its_session_is_refused() {
     assert_eq!(names, Some(0));
 }
 
+/// Whoever changes a password because somebody knows it wants that one out, whatever time a token has left.
+#[test]
+fn another_password_ends_every_open_session_at_once() {
+    let home = Home::new();
+    let account = home.account();
+    let sessions: Vec<Session> = (0..3).map(|_| home.login(account.handle.as_str(), PASSWORD)).collect();
+    let input = json!({ "did": account.did.as_str(), "password": "another horse" });
+    assert_eq!(home.admin("com.atproto.admin.updateAccountPassword", Some(input)).status, 200);
+    for session in sessions {
+        let told = home.call("com.atproto.server.getSession", &session.access, None);
+        assert_eq!(told.refused(), refused(400, "ExpiredToken"));
+        assert_eq!(home.try_refresh(&session.refresh).refused(), refused(400, "ExpiredToken"));
+    }
+    let open = home.login(account.handle.as_str(), "another horse");
+    assert_eq!(home.call("com.atproto.server.getSession", &open.access, None).status, 200);
+}
+
 /// Sessions that were opened with a password while it was changed lived on.
 #[test]
 fn no_session_outlives_the_password_that_it_was_opened_with() {

@@ -31,6 +31,19 @@ struct Known {
     accounts: Option<u64>,
     /// Whether it told that it reads this server, as of the last look.
     status: Option<String>,
+    /// Why the last look came to nothing, if it did.
+    unreachable: Option<String>,
+}
+
+/// Whether a relay was asked, now or a moment ago, and took it.
+fn was_asked(asked: &Asked) -> bool {
+    matches!(asked.outcome, "asked" | "recent")
+}
+
+impl Known {
+    fn fails(&self) -> bool {
+        self.unreachable.is_some() || self.outcome.as_ref().is_some_and(|asked| !was_asked(asked))
+    }
 }
 
 /// The relays of the settings.
@@ -90,6 +103,7 @@ impl Relays {
     /// Asks one relay. Whether it answered.
     fn look(&self, url: &str, pending: bool) -> bool {
         let status = self.host_status(url);
+        lock(&self.known).entry(url.to_owned()).or_default().unreachable = status.clone().err();
         if let Err(why) = &status {
             tracing::warn!(event = "relay_unreachable", relay = url, why, "a relay does not answer; it is asked again");
             return false;
@@ -101,7 +115,7 @@ impl Relays {
         }
         let asked = self.ask(url, false);
         tracing::info!(event = "relay_asked", relay = url, outcome = asked.outcome, message = asked.message.as_deref());
-        asked.outcome != "failed"
+        was_asked(&asked)
     }
 
     /// What a relay says of this server: its word for how it stands with it, none if it knows nothing of it.
@@ -154,7 +168,9 @@ impl Relays {
                 let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
                 let message =
                     said["message"].as_str().or_else(|| said["error"].as_str()).unwrap_or_default().to_owned();
-                told("failed", Some(format!("status {}: {message}", answer.status)))
+                // What a client did wrong does not go away by itself, but for a limit of requests.
+                let refused = (400..500).contains(&answer.status) && answer.status != 429;
+                told(if refused { "refused" } else { "failed" }, Some(format!("status {}: {message}", answer.status)))
             }
             Err(why) => told("failed", Some(why)),
         };
@@ -163,7 +179,7 @@ impl Relays {
         if asked.outcome == "asked" {
             known.asked = Some(now);
         }
-        known.outcome = Some(asked.clone());
+        (known.outcome, known.unreachable) = (Some(asked.clone()), None);
         asked
     }
 
@@ -172,6 +188,11 @@ impl Relays {
         let stopping = lock(&self.stopping);
         let waited = self.stopped.wait_timeout_while(stopping, pause, |stopping| !*stopping);
         *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Relays that did not answer, or refused, when they were last asked.
+    pub fn failing(&self) -> u64 {
+        lock(&self.known).values().filter(|known| known.fails()).count() as u64
     }
 
     /// Ends what waits.
@@ -184,7 +205,7 @@ impl Relays {
 impl Announcer for Relays {
     fn announce(&self, host: &Host, force: bool) -> Vec<Asked> {
         let asked: Vec<Asked> = self.urls.iter().map(|url| self.ask(url, force)).collect();
-        let all = !asked.is_empty() && asked.iter().all(|asked| asked.outcome != "failed");
+        let all = !asked.is_empty() && asked.iter().all(was_asked);
         let pending = host.state(|state| state.poke_pending);
         if all
             && pending
@@ -205,7 +226,7 @@ impl Announcer for Relays {
                 "accounts": known.accounts,
                 "asked_ms": known.asked.map(|at| at.0),
                 "outcome": known.outcome.as_ref().map(|asked| asked.outcome),
-                "message": known.outcome.and_then(|asked| asked.message),
+                "message": known.outcome.and_then(|asked| asked.message).or(known.unreachable),
             })
         };
         self.urls.iter().map(relay).collect()

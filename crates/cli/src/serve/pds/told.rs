@@ -16,7 +16,7 @@ impl Told for Page {
     }
 
     fn numbers(&self) -> Vec<Number> {
-        numbers(&self.0.status(), self.1.subscribers() as u64)
+        numbers(&self.0.status(), self.1.subscribers() as u64, self.2.failing())
     }
 }
 
@@ -47,15 +47,21 @@ fn serving(value: u64) -> Number {
     }
 }
 
-fn numbers(status: &highwater_host::Status, subscribers: u64) -> Vec<Number> {
+fn numbers(status: &highwater_host::Status, subscribers: u64, relays_failing: u64) -> Vec<Number> {
     let number = |name, kind, help, value| Number { name, kind, help, value };
     let accounts = |word| status.accounts.get(word).copied().unwrap_or(0);
     let all: u64 = status.accounts.values().sum();
-    let lag = status.lags.iter().max().copied().unwrap_or(0);
+    let lag = status.subscribers.iter().map(|one| one.behind).max().unwrap_or(0);
     vec![
         serving(u64::from(status.ended.is_none())),
         number("highwater_pds_accounts", "gauge", "Accounts, erased ones included.", all),
         number("highwater_pds_accounts_active", "gauge", "Accounts that are active.", accounts("active")),
+        number(
+            "highwater_pds_accounts_unannounced",
+            "gauge",
+            "Accounts of which relays have yet to hear something.",
+            status.unannounced,
+        ),
         number("highwater_pds_event_newest", "gauge", "The number of the newest event.", status.seq),
         number(
             "highwater_pds_event_ceiling",
@@ -92,6 +98,32 @@ fn numbers(status: &highwater_host::Status, subscribers: u64) -> Vec<Number> {
         number("highwater_pds_log_bytes", "gauge", "Bytes of the log's segments.", status.log.log_bytes),
         number("highwater_pds_log_syncs", "counter", "Syncs of the log.", status.log.syncs),
         number("highwater_pds_store_bytes", "gauge", "Bytes of data files.", status.store.file_bytes),
+        number(
+            "highwater_pds_store_dead_bytes",
+            "gauge",
+            "Bytes in the data files that nothing needs any more.",
+            status.store.dead_bytes,
+        ),
+        number("highwater_pds_store_index_bytes", "gauge", "Bytes of the index.", status.store.index_bytes),
+        number(
+            "highwater_pds_compactions",
+            "counter",
+            "Repositories whose blocks were written together, so that old ones can go.",
+            status.compactions,
+        ),
+        number(
+            "highwater_pds_blobs_expired",
+            "counter",
+            "Uploads that were removed because no record referred to them in time.",
+            status.blobs_expired,
+        ),
+        number(
+            "highwater_pds_memory_bytes",
+            "gauge",
+            "Bytes of memory that trees and places of blocks take, about.",
+            status.memory_bytes,
+        ),
+        number("highwater_pds_memory_event_bytes", "gauge", "Bytes of the newest events in memory.", status.ring.bytes),
         number("highwater_pds_checkpoints", "counter", "Checkpoints.", status.checkpoints),
         number(
             "highwater_pds_checkpoint_failing",
@@ -110,6 +142,12 @@ fn numbers(status: &highwater_host::Status, subscribers: u64) -> Vec<Number> {
             "gauge",
             "1 while relays have yet to be asked to read this server, else 0.",
             u64::from(status.relay_poke_pending),
+        ),
+        number(
+            "highwater_pds_relays_failing",
+            "gauge",
+            "Relays that did not answer, or refused, when they were last asked.",
+            relays_failing,
         ),
     ]
 }

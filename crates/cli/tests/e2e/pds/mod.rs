@@ -1,10 +1,13 @@
 //! Accounts of the AT Protocol through the real program: their clients, their operator, their consumers, their relays.
 
 mod consumer;
+mod follow;
 mod operator;
 mod relays;
 mod restored;
 mod running;
+mod settings;
+mod status;
 
 use crate::bed::{Server, highwater};
 use serde_json::{Value, json};
@@ -34,9 +37,7 @@ pub fn operate(server: &Server, words: &[&str]) -> Value {
 
 /// Makes an account.
 pub fn create(server: &Server, more: &[&str]) -> Account {
-    let made = operate(server, &[&["account", "create"], more].concat());
-    let text = |name: &str| made[name].as_str().unwrap_or_default().to_owned();
-    Account { did: text("did"), handle: text("handle"), access: text("accessJwt") }
+    Account::of(&operate(server, &[&["account", "create"], more].concat()))
 }
 
 /// The newest number of the stream.
@@ -58,6 +59,12 @@ pub fn get(server: &Server, method: &str) -> (u16, Value) {
 }
 
 impl Account {
+    /// What `account create --json` printed.
+    pub fn of(made: &Value) -> Self {
+        let text = |name: &str| made[name].as_str().unwrap_or_default().to_owned();
+        Self { did: text("did"), handle: text("handle"), access: text("accessJwt") }
+    }
+
     /// The DID as a query has it.
     pub fn query(&self) -> String {
         self.did.replace('%', "%25")

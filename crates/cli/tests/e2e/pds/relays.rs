@@ -1,7 +1,7 @@
 //! A server of accounts and the relays that it asks.
 
 use super::{create, operate};
-use crate::bed::{Server, folder, highwater, text, wait_for};
+use crate::bed::{Ran, Server, folder, highwater, program, text, wait_for};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -13,6 +13,8 @@ struct Relay {
     url: String,
     /// The status and the body that it answers to `getHostStatus`.
     says: Arc<Mutex<(u16, String)>>,
+    /// The status that it answers to a request to crawl.
+    crawls_with: Arc<Mutex<u16>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
@@ -20,7 +22,7 @@ impl Relay {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let relay = Self { url, says: Arc::default(), asked: Arc::default() };
+        let relay = Self { url, says: Arc::default(), crawls_with: Arc::new(Mutex::new(200)), asked: Arc::default() };
         relay.say(404, r#"{"error":"HostNotFound"}"#);
         let answering = relay.clone();
         thread::spawn(move || listener.incoming().flatten().for_each(|stream| answering.answer(stream)));
@@ -60,7 +62,8 @@ impl Relay {
         }
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let crawl = text.starts_with("POST");
-        let (status, body) = if crawl { (200, "{}".to_owned()) } else { self.says.lock().expect("whole").clone() };
+        let crawled = (*self.crawls_with.lock().expect("whole"), r#"{"error":"Told"}"#.to_owned());
+        let (status, body) = if crawl { crawled } else { self.says.lock().expect("whole").clone() };
         let told = if crawl {
             format!("crawl {}", text.split("\r\n\r\n").nth(1).unwrap_or_default())
         } else {
@@ -140,4 +143,46 @@ fn a_restore_has_every_relay_asked_once_and_announce_asks_when_told_to() {
     server.restart();
     wait_for("the relay to be asked", || (relay.crawls() > before).then_some(()));
     wait_for("that to be noted", || (operate(&server, &["status"])["poke_pending"] == false).then_some(()));
+}
+
+/// It ended with 0 where nobody was asked, and with --json also where a relay had failed.
+#[test]
+fn announce_ends_as_it_says_whether_every_relay_was_asked() {
+    let folder = folder();
+    let relay = Relay::start();
+    let mut server = asking(folder.path(), &relay, false);
+    server.restart();
+    let announce = |json: &[&str]| {
+        let url = super::base(&server);
+        highwater([&["pds", "announce", "--force", "--url", &url], json].concat())
+    };
+    for (answers, exit, outcome) in [(500, 5, "failed"), (403, 1, "refused"), (429, 5, "failed")] {
+        *relay.crawls_with.lock().expect("whole") = answers;
+        let told = announce(&["--json"]);
+        told.fails(exit, &["a relay"]);
+        let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("JSON");
+        assert_eq!(told["relays"][0]["outcome"], outcome);
+        assert!(told["relays"][0]["message"].as_str().is_some_and(|why| why.contains("Told")), "{told}");
+        announce(&[]).fails(exit, &["a relay"]);
+        assert_eq!(operate(&server, &["status"])["relays"][0]["outcome"], outcome);
+        let metrics = ureq::get(format!("{}/metrics", super::base(&server))).call().expect("metrics");
+        let metrics = metrics.into_body().read_to_string().expect("text");
+        assert!(metrics.contains("highwater_pds_relays_failing 1"), "{metrics}");
+    }
+    *relay.crawls_with.lock().expect("whole") = 200;
+    announce(&["--json"]).ok();
+    server.terminate();
+    server.options.clear();
+    server.restart();
+    let url = super::base(&server);
+    let alone = highwater(["pds", "announce", "--url", &url]);
+    alone.ok();
+    assert!(alone.stderr.contains("nobody was asked"), "names of this machine alone: {}", alone.stderr);
+    server.terminate();
+    server.options = ["--pds-zone", "pds.invalid"].map(str::to_owned).to_vec();
+    let key = highwater(["key", "create", "--data", text(&server.data), "--scopes", "admin"]).ok().trim().to_owned();
+    server.restart();
+    let mut asked = program(env!("CARGO_BIN_EXE_highwater"));
+    asked.env("HIGHWATER_TOKEN", key).args(["pds", "announce", "--url", &url]);
+    Ran::of(&mut asked, b"").fails(2, &["pds.relays", "nobody was asked"]);
 }

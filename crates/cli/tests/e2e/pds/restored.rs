@@ -1,7 +1,7 @@
 //! An older copy of a server of accounts takes its place, and its consumers end with what it holds.
 
 use super::consumer::Consumer;
-use super::{Account, base, create, newest, operate};
+use super::{Account, base, create, get, newest, operate};
 use crate::bed::{Server, copy_folder, folder, highwater, text};
 use highwater_base::random::SplitMix;
 use highwater_consumer::follower::Output;
@@ -188,4 +188,44 @@ fn more_frames_than_memory_holds_that_a_start_numbered_reach_a_consumer_that_com
     assert_eq!(count("account"), ACCOUNTS);
     assert_eq!((count("violation"), count("refused")), (0, 0));
     assert!(server.log().contains("relays accept 100"), "accounts beyond what relays take are warned of");
+}
+
+/// The restore drill: every repository that is listed is listed at a newer commit, over the records that the copy held.
+#[test]
+fn after_a_restore_every_repository_is_listed_at_a_newer_head_over_the_same_records() {
+    let folder = folder();
+    let mut server = Server::start(folder.path());
+    let accounts: Vec<Account> = (0..3).map(|_| create(&server, &[])).collect();
+    accounts.iter().for_each(|account| account.write(&server, "kept", "kept"));
+    let listed = |server: &Server| {
+        let (status, said) = get(server, "com.atproto.sync.listRepos");
+        assert_eq!(status, 200, "{said}");
+        let repos = said["repos"].as_array().cloned().unwrap_or_default();
+        assert_eq!(repos.len(), accounts.len());
+        let text = |repo: &Value, name: &str| repo[name].as_str().expect("it is there").to_owned();
+        repos.iter().map(|repo| (text(repo, "did"), text(repo, "head"), text(repo, "rev"))).collect::<Vec<_>>()
+    };
+    let records = |server: &Server, account: &Account| {
+        let query = format!("com.atproto.repo.listRecords?repo={}&collection={}", account.query(), super::NOTES);
+        get(server, &query).1["records"].clone()
+    };
+    let (before, held) =
+        (listed(&server), accounts.iter().map(|account| records(&server, account)).collect::<Vec<_>>());
+    server.terminate();
+    let copy = folder.path().join("copy");
+    copy_folder(&server.data, &copy);
+    server.restart();
+    accounts.iter().for_each(|account| account.write(&server, "lost", "lost"));
+    let lost = listed(&server);
+    server.kill();
+    fs::remove_dir_all(&server.data).expect("it is lost");
+    copy_folder(&copy, &server.data);
+    highwater(["pds", "mark-restored", "--data", text(&server.data)]).ok();
+    server.restart();
+    for (((did, head, rev), before), lost) in listed(&server).into_iter().zip(before).zip(lost) {
+        assert!(did == before.0 && head != before.1 && head != lost.1, "another commit");
+        assert!(rev > before.2 && rev > lost.2, "newer than the copy's and than the lost run's");
+    }
+    let now: Vec<_> = accounts.iter().map(|account| records(&server, account)).collect();
+    assert!(now == held && now.iter().all(|records| records.as_array().is_some_and(|list| list.len() == 1)), "{now:?}");
 }

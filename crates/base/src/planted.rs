@@ -45,6 +45,8 @@ pub enum Bug {
     KeepFloor,
     /// A restore signs nothing, and tells where accounts stand alone.
     SkipFreshCommits,
+    /// A turn that changes nothing, a refusal for example, is answered before what it rests on is durable.
+    AnswerEarly,
 }
 
 #[cfg(feature = "planted")]

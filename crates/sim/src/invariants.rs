@@ -49,6 +49,8 @@ pub enum Invariant {
     FramesStay,
     /// What an account was acknowledged, by a write, a change or a fact, is so after every start.
     AccountsStay,
+    /// No answer, a refusal least of all, rests on what a power cut can still undo.
+    AnswersAreDurable,
     /// No number of the stream and no revision of an account ever means two things, over all runs and marked restores.
     NumbersOnce,
     /// An account stands where acknowledged changes put it, and counts as announced where its newest `#account` frame says.
@@ -96,6 +98,7 @@ impl Invariant {
             Self::Heals => "once the faults are over everything converges",
             Self::FramesStay => "a frame that anybody saw is in every later replay of its window, with its bytes",
             Self::AccountsStay => "what an account was acknowledged is so after every start",
+            Self::AnswersAreDurable => "no answer, nor a refusal, rests on what a power cut can still undo",
             Self::NumbersOnce => "no number of the stream and no revision ever means two things",
             Self::PositionIsTheRow => "an account stands where acknowledged changes put it, and is announced so",
             Self::StartTellsOnlyNews => "a start without a marker signs nothing and sends only news",

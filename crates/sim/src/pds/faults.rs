@@ -1,27 +1,17 @@
 //! What goes wrong, and what an operator does about it.
 
-use super::model::Known;
 use super::swarm::FaultKind;
-use super::world::{Copied, World};
+use super::world::World;
 use crate::invariants::{Checked, Invariant, violated};
 use crate::server::Death;
 use highwater_base::Random;
 use highwater_disk::sim::{EIO, Operation};
-use highwater_host::{OpenError, files};
-use highwater_pds::restore::Marker;
-use highwater_repo::syntax::Did;
-use std::collections::BTreeSet;
+use highwater_host::OpenError;
 
 /// Bytes that a full disk still has, at the most.
 const ROOM_BYTES_MAX: u64 = 300 << 10;
 /// Operations of the disk among which the one is at which it stops.
 const OPERATIONS: u64 = 40;
-/// Milliseconds that it takes at least to put a copy back.
-const PUT_BACK_MS_MIN: u64 = 120_000;
-/// Milliseconds by which a revision may be ahead of the clock, less a margin: a restore with such a clock is done.
-const BEHIND_MS_MAX: u64 = 240_000;
-/// Milliseconds by which a clock is behind that makes a restore stop, at the most.
-const BEHIND_MS_TOO_MUCH: u64 = 3_600_000;
 
 /// What a disk fails; what happens most, most often.
 const FAILING: [Operation; 10] = [
@@ -72,7 +62,7 @@ impl World {
         }
     }
 
-    fn crash(&mut self, death: Death) -> Checked {
+    pub(crate) fn crash(&mut self, death: Death) -> Checked {
         if self.server.process.is_some() && self.random.below(3) == 0 {
             return self.die(death);
         }
@@ -83,92 +73,22 @@ impl World {
         Ok(())
     }
 
-    /// Takes a copy of the files of a server that is down, or puts an earlier one in their place and says so.
-    fn old_files(&mut self) -> Checked {
-        if self.server.process.is_some() {
-            let death = [Death::Process, Death::Power][self.random.below(2) as usize];
-            match self.random.below(2) {
-                0 => self.stop()?,
-                _ => self.die(death)?,
-            }
-        }
-        // A copy that is older than one that was put back already is of a history that numbers went past.
-        if self.copy.is_none() || self.random.below(3) == 0 {
-            if !self.restoring {
-                let accounts = self.accounts.iter().map(|(id, known)| (*id, known.remembered())).collect();
-                let creating = self.creating.iter().map(|(shape, _)| shape.clone()).collect();
-                let history = self.seen.history.clone();
-                let disk = self.server.copy();
-                self.copy = Some(Copied { disk, accounts, creating, history, times: 0 });
-            }
+    /// Starts the server, and sometimes once more.
+    /// # Errors
+    /// A promise that broke over it.
+    pub(crate) fn start(&mut self) -> Checked {
+        self.start_once()?;
+        if self.server.process.is_none() || self.random.below(4) > 0 {
             return Ok(());
         }
-        self.put_back()
-    }
-
-    fn put_back(&mut self) -> Checked {
-        self.trace.mix(self.server.disk.trace_hash());
-        let Some(copied) = &mut self.copy else { return Ok(()) };
-        copied.times += 1;
-        let times = copied.times;
-        let accounts = copied.accounts.iter().map(|(id, known)| (*id, known.remembered())).collect();
-        let creating = copied.creating.iter().map(|shape| (shape.clone(), None)).collect();
-        let history = copied.history.clone();
-        let lost = std::mem::replace(&mut self.accounts, accounts);
-        self.creating = creating;
-        let erased = |known: &Known| known.ahead().standing.erased;
-        let revived = lost.iter().filter(|(id, known)| erased(known) && !self.accounts.get(id).is_some_and(erased));
-        let revived: BTreeSet<Did> = revived.map(|(_, known)| known.did.clone()).collect();
-        self.observers.iter_mut().for_each(|observer| observer.revive(&revived));
-        for Known { did, rev, .. } in lost.into_values() {
-            let newest = rev.max(self.seen.newest_rev(&did)).max(self.revs_before.get(&did).copied());
-            if let Some(newest) = newest {
-                self.revs_before.insert(did, newest);
-            }
-        }
-        self.seen.history = history;
-        self.server.put_back(&copied.disk);
-        (self.restoring, self.restored) = (true, true);
-        self.trace.meet(match times {
-            1 => "a copy of accounts was put back",
-            _ => "a copy of accounts was put back again",
-        });
-        self.server.clocks.pass(PUT_BACK_MS_MIN + self.random.below(BEHIND_MS_TOO_MUCH));
-        self.mark(times == 1)
-    }
-
-    /// The operator's step; the machine that the copy was put back on may have another clock.
-    fn mark(&mut self, clock_may_be_behind: bool) -> Checked {
-        let behind_ms = match self.random.below(5) {
-            0 if clock_may_be_behind => self.random.below(BEHIND_MS_MAX),
-            1 if clock_may_be_behind => BEHIND_MS_MAX + self.random.below(BEHIND_MS_TOO_MUCH),
-            _ => 0,
-        };
-        self.server.clocks.set_behind(behind_ms);
-        if behind_ms > 0 {
-            self.clock_was_behind = true;
-            self.trace.meet("a restored server's clock was behind");
-        }
-        let newest = self.revs_before.values().copied().max().max(self.seen.rev_max());
-        let id = (self.random.below(2) == 0).then(|| self.random.next_u64());
-        let rev_min = newest.filter(|_| behind_ms > 0 || self.random.below(3) == 0);
-        let marker = Marker { id, rev_min };
-        self.note(format_args!("a copy is put back, the clock is {behind_ms} ms behind, the marker is {marker:?}"));
-        let path = self.server.options().directory.join(highwater_pds::restore::MARKER_NAME);
-        if let Err(error) = files::replace(&self.server.disk, &path, marker.to_string().as_bytes()) {
-            return violated(Invariant::Heals, format!("the marker cannot be written: {error}"));
-        }
-        if self.random.below(2) == 0 {
-            let death = [Death::Process, Death::Power][self.random.below(2) as usize];
-            self.crash(death)?;
-        }
-        Ok(())
+        let death = [None, Some(Death::Process), Some(Death::Power)][self.random.below(3) as usize];
+        self.start_again(death)
     }
 
     /// Starts the server; whatever its disk does, it starts in the end.
     /// # Errors
     /// A promise that broke over it.
-    pub(crate) fn start(&mut self) -> Checked {
+    pub(crate) fn start_once(&mut self) -> Checked {
         let resumed = self.restoring;
         match self.server.start() {
             Ok(boot) => {
@@ -181,8 +101,7 @@ impl World {
                 if resumed && boot.restored.as_ref().is_some_and(|restored| restored.resumed) {
                     self.trace.meet("a restore was resumed");
                 }
-                self.check_start(&boot)?;
-                if self.random.below(4) == 0 { self.start_again() } else { Ok(()) }
+                self.check_start(&boot)
             }
             Err(error) => self.start_failed(error),
         }
@@ -209,13 +128,14 @@ impl World {
         }
     }
 
-    /// Nothing happens, and the server starts again.
-    fn start_again(&mut self) -> Checked {
+    /// Nothing happens, and the server starts again: behind a death, or behind a stop in good order.
+    /// # Errors
+    /// A promise that broke over it.
+    pub(crate) fn start_again(&mut self, death: Option<Death>) -> Checked {
         let Some(before) = self.standing() else { return Ok(()) };
-        match self.random.below(3) {
-            0 => self.stop()?,
-            1 => self.die(Death::Process)?,
-            _ => self.die(Death::Power)?,
+        match death {
+            None => self.stop()?,
+            Some(death) => self.die(death)?,
         }
         self.server.disk.set_capacity(None);
         match self.server.start() {

@@ -5,11 +5,13 @@
 //! must end where the restored server is, without a number or a revision that ever means two things.
 //!
 //! Modules:
-//! - [`world`]: who is there and what happens next; [`faults`]: what goes wrong; [`phases`]: a run from its beginning to its end
+//! - [`world`]: who is there and what happens next; [`faults`]: what goes wrong; `copies`: histories that begin again; [`phases`]: a run from its beginning to its end
+//! - [`stories`]: short lives, in which every operation of the disk may be the last one
 //! - [`swarm`]: what a run is made of
 //! - [`server`], [`observer`]: who takes part
 //! - [`model`], [`seen`], [`starts`]: what accounts must be, what the stream must show, and what a start may do
 
+mod copies;
 pub mod faults;
 pub mod model;
 pub mod observer;
@@ -17,6 +19,7 @@ pub mod phases;
 pub mod seen;
 pub mod server;
 pub mod starts;
+pub mod stories;
 pub mod swarm;
 pub mod world;
 

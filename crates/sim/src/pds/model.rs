@@ -152,12 +152,15 @@ pub enum Waiting {
     Write(Pending<Result<Written, WriteRefused>>),
     /// Of a fact.
     Fact(Pending<Result<(), Refused>>),
+    /// It came, while something that was asked before is not answered yet.
+    Answered(Answer),
     /// None will come: the process ended first.
     Lost,
 }
 
 /// How something was answered.
-enum Answer {
+pub enum Answer {
+    /// It is done; what a write came to.
     Done(Option<Written>),
     /// It cannot be done.
     Refused(String),
@@ -181,6 +184,10 @@ impl Waiting {
         };
         match self {
             Self::Lost => None,
+            Self::Answered(_) => match std::mem::replace(self, Self::Lost) {
+                Self::Answered(answer) => Some(answer),
+                _ => None,
+            },
             Self::Change(pending) => {
                 pending.try_take().map(|result| result.map_or_else(refused, |_| Answer::Done(None)))
             }
@@ -231,11 +238,10 @@ impl Known {
         Self { did: self.did.clone(), settled: self.settled.clone(), asked, rev: self.rev, changed: true }
     }
 
-    /// Takes the answers that are there. How many.
+    /// Takes the answers that are there.
     /// # Errors
     /// [`Invariant::AccountsStay`] if one contradicts what was acknowledged before.
-    pub fn take_answers(&mut self) -> Checked<usize> {
-        let mut taken = 0;
+    pub fn take_answers(&mut self) -> Checked {
         while let Some((asked, waiting)) = self.asked.front_mut() {
             let Some(answer) = waiting.take() else { break };
             let after = self.settled.after(asked);
@@ -260,13 +266,33 @@ impl Known {
                 }
             }
             self.asked.pop_front();
-            taken += 1;
         }
-        Ok(taken)
+        self.look_ahead()
     }
 
-    /// The process ended: no answer comes any more.
+    /// Looks for answers that came before those of what was asked earlier. What they rest on may be undone by a power cut, unless it is
+    /// what was acknowledged: then an account may be told that it cannot be done, and nothing else.
+    /// # Errors
+    /// [`Invariant::AnswersAreDurable`].
+    fn look_ahead(&mut self) -> Checked {
+        for (asked, waiting) in self.asked.iter_mut().skip(1) {
+            let Some(answer) = waiting.take() else { continue };
+            let early = match &answer {
+                Answer::Done(_) => Some("done".to_owned()),
+                Answer::Refused(why) if self.settled.after(asked).is_some() => Some(format!("refused: {why}")),
+                Answer::Refused(_) | Answer::Undone | Answer::Unknown => None,
+            };
+            hold(Invariant::AnswersAreDurable, early.is_none(), || {
+                format!("{}: {asked:?} was {}, and it is {:?}", self.did, early.unwrap_or_default(), self.settled)
+            })?;
+            *waiting = Waiting::Answered(answer);
+        }
+        Ok(())
+    }
+
+    /// The process ended: no answer comes any more. What was refused, or could not be done, is over.
     pub fn lose_answers(&mut self) {
+        self.asked.retain(|(_, waiting)| !matches!(waiting, Waiting::Answered(Answer::Refused(_) | Answer::Undone)));
         self.asked.iter_mut().for_each(|(_, waiting)| *waiting = Waiting::Lost);
         self.changed = true;
     }

@@ -59,7 +59,7 @@ fn live(world: &mut World) -> Checked {
 }
 
 /// Faults are over: the disk has space and does what it should, the clock is right, and the server runs.
-fn heal(world: &mut World) -> Checked {
+pub(crate) fn heal(world: &mut World) -> Checked {
     world.note(format_args!("the faults are over"));
     world.healed = true;
     for _ in 0..3 {
@@ -86,7 +86,7 @@ fn heal(world: &mut World) -> Checked {
 }
 
 /// Everybody who follows ends with what the server has: with what was sent so far, and with one more write of each account.
-fn converge(world: &mut World) -> Checked {
+pub(crate) fn converge(world: &mut World) -> Checked {
     read_everything(world)?;
     for place in 0..world.observers.len() {
         let observer = &world.observers[place];
@@ -104,7 +104,7 @@ fn converge(world: &mut World) -> Checked {
     Ok(())
 }
 
-fn read_everything(world: &mut World) -> Checked {
+pub(crate) fn read_everything(world: &mut World) -> Checked {
     let Some(host) = world.server.host().cloned() else { return Ok(()) };
     let now = Millis(world.server.clocks.true_ms());
     for observer in &mut world.observers {
@@ -124,7 +124,7 @@ fn agrees(world: &World, place: usize, of_all: bool) -> Checked {
         let Some(position) = row.position() else { continue };
         let active = position == Position::Active;
         // A restore says nothing of an account that went elsewhere, even if the lost run said something new of it.
-        let elsewhere = row.standing.decommissioned && world.restored;
+        let elsewhere = row.standing.decommissioned && world.copies.is_restored();
         if elsewhere || !active && !of_all {
             continue;
         }
@@ -153,7 +153,7 @@ fn agrees(world: &World, place: usize, of_all: bool) -> Checked {
 }
 
 /// Power fails, and everything that anybody was ever told is looked for.
-fn scan(world: &mut World) -> Checked {
+pub(crate) fn scan(world: &mut World) -> Checked {
     world.note(format_args!("the durability scan"));
     let Some(before) = world.standing() else { return Ok(()) };
     world.die(Death::Power)?;

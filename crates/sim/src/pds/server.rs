@@ -4,13 +4,16 @@ use super::swarm::Swarm;
 use crate::server::Death;
 use highwater_base::random::SplitMix;
 use highwater_base::{Clock, Millis, Random};
-use highwater_disk::SimDisk;
-use highwater_host::{Boot, Host, OpenError, Options, Pending, Seams, Worker};
+use highwater_disk::{SimDisk, create_directory_durably};
+use highwater_host::{Boot, Host, OpenError, Options, Pending, Seams, Worker, files};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where the server keeps its accounts on its disk.
 const DATA: &str = "/data/pds";
+/// What stays when the volume goes back.
+const WITNESS: &str = "/outside/pds.witness";
 /// Wall-clock milliseconds at the start of a run.
 const EPOCH_MS: u64 = 1_800_000_000_000;
 
@@ -71,6 +74,8 @@ pub struct Server {
     pub death_at_stop: Death,
     /// The process, while it runs.
     pub process: Option<Process>,
+    /// Operations of the disk that the last start took.
+    pub start_operations: u64,
     options: Options,
     random: SplitMix,
 }
@@ -91,11 +96,17 @@ impl Server {
         options.log.spare_segments_max = 1;
         options.store.file_bytes_max = 128 << 10;
         options.store.index_delta_bytes_min = 4 << 10;
+        options.witness_path = swarm.witness.then(|| WITNESS.into());
+        let disk = SimDisk::new(seed);
+        if let Some(outside) = options.witness_path.as_ref().and_then(|path| path.parent()) {
+            create_directory_durably(&disk, outside).expect("a new disk works");
+        }
         Self {
-            disk: SimDisk::new(seed),
+            disk,
             clocks: Arc::new(Clocks { true_ms: AtomicU64::new(EPOCH_MS), behind_ms: AtomicU64::new(0) }),
             death_at_stop: Death::Power,
             process: None,
+            start_operations: 0,
             options,
             random: SplitMix::new(seed ^ 0x9d5),
         }
@@ -123,7 +134,9 @@ impl Server {
             random: Box::new(SplitMix::new(self.random.next_u64())),
             sealer: None,
         };
+        let before = self.disk.operations();
         let (host, worker, boot) = Host::open(self.options.clone(), seams)?;
+        self.start_operations = self.disk.operations() - before;
         self.process = Some(Process { host, worker });
         Ok(boot)
     }
@@ -172,11 +185,19 @@ impl Server {
         self.disk.fork(self.random.next_u64())
     }
 
-    /// Puts a copy in the place of the files that there are.
-    pub fn put_back(&mut self, copy: &SimDisk) {
+    /// Puts a copy in the place of the files that there are, but for what lies outside the volume.
+    /// # Errors
+    /// The disk's.
+    pub fn put_back(&mut self, copy: &SimDisk) -> io::Result<()> {
         self.process = None;
-        self.disk = copy.fork(self.random.next_u64());
+        let lost = std::mem::replace(&mut self.disk, copy.fork(self.random.next_u64()));
         self.disk.set_capacity(None);
+        let Some(path) = &self.options.witness_path else { return Ok(()) };
+        lost.clear_faults();
+        match files::read(&lost, path)? {
+            Some(witness) => files::replace(&self.disk, path, &witness),
+            None => files::remove(&self.disk, path),
+        }
     }
 }
 

@@ -52,6 +52,8 @@ pub struct Swarm {
     pub log_segments: u64,
     /// Milliseconds that pass with a step at the most.
     pub step_ms_max: u64,
+    /// Whether something outside the volume remembers what was handed out.
+    pub witness: bool,
     /// A fault out of so many steps; 0 for none.
     pub fault_every: u64,
     /// Kinds of faults that happen.
@@ -99,6 +101,7 @@ impl Swarm {
             segment_bytes,
             log_segments: pick(&[6, 16]),
             step_ms_max: pick(&[50, 2_000, 30_000]),
+            witness: pick(&[0, 1, 1]) == 1,
             fault_every,
             kinds,
         }

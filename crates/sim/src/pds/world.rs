@@ -1,8 +1,9 @@
 //! Who is there, and what happens next.
 
+use super::copies::Copies;
 use super::model::{Asked, Known, Shape, Waiting, Wanted};
 use super::observer::Observer;
-use super::seen::{History, Seen};
+use super::seen::Seen;
 use super::server::{Server, taken};
 use super::swarm::Swarm;
 use crate::invariants::{Checked, Invariant, hold, violated};
@@ -11,14 +12,12 @@ use crate::trace::Trace;
 use bytes::Bytes;
 use highwater_base::random::SplitMix;
 use highwater_base::{Millis, Random};
-use highwater_disk::SimDisk;
 use highwater_host::{Action, Delivery, Host, NewAccount, Pending, RecordWrite, Refused, Subscription, WriteBatch};
 use highwater_pds::lifecycle::Change;
 use highwater_pds::{AccountId, Fact, Position, credentials};
 use highwater_repo::data::{Map, Value, encode};
 use highwater_repo::key::Curve;
-use highwater_repo::syntax::Did;
-use highwater_repo::{Cid, Codec, Tid};
+use highwater_repo::{Cid, Codec};
 use std::collections::BTreeMap;
 
 /// The kind of all records.
@@ -32,16 +31,6 @@ const PAUSE_MS_MAX: u64 = 1_200_000;
 
 /// An account that is on its way.
 pub(crate) type Creating = (Shape, Option<Pending<Result<AccountId, Refused>>>);
-
-/// A copy of the server's files, and what was known when it was made.
-pub(crate) struct Copied {
-    pub disk: SimDisk,
-    pub accounts: BTreeMap<AccountId, Known>,
-    pub creating: Vec<Shape>,
-    pub history: History,
-    /// How often it was put back.
-    pub times: u64,
-}
 
 /// The world of one seed.
 pub struct World {
@@ -57,14 +46,10 @@ pub struct World {
     /// Who sees every frame as soon as anybody can.
     pub(crate) tap: Option<Subscription>,
     pub(crate) observers: Vec<Observer>,
-    pub(crate) copy: Option<Copied>,
+    pub(crate) copies: Copies,
     /// A marker lies in the directory.
     pub(crate) restoring: bool,
-    /// The newest revisions of the run that a restore took back.
-    pub(crate) revs_before: BTreeMap<Did, Tid>,
     pub(crate) clock_was_behind: bool,
-    /// A copy was put back at least once.
-    pub(crate) restored: bool,
     pub(crate) healed: bool,
     records: u64,
 }
@@ -73,7 +58,12 @@ impl World {
     /// The world of a seed, before anything happened.
     #[must_use]
     pub fn new(seed: u64, print: bool) -> Self {
-        let swarm = Swarm::draw(seed);
+        Self::with(Swarm::draw(seed), seed, print)
+    }
+
+    /// A world of this shape, before anything happened.
+    #[must_use]
+    pub fn with(swarm: Swarm, seed: u64, print: bool) -> Self {
         let mut trace = Trace::new(print);
         trace.note(0, format_args!("{swarm:?}"));
         let observers = (0..swarm.observers).map(|_| Observer::new()).collect();
@@ -87,11 +77,9 @@ impl World {
             seen: Seen::default(),
             tap: None,
             observers,
-            copy: None,
+            copies: Copies::default(),
             restoring: false,
-            revs_before: BTreeMap::new(),
             clock_was_behind: false,
-            restored: false,
             healed: false,
             records: 0,
         }
@@ -124,9 +112,9 @@ impl World {
         } else {
             match self.random.below(20) {
                 0 => self.create(),
-                1..=6 => self.write(),
-                7 => self.change(),
-                8 => self.password(),
+                1..=6 => self.write()?,
+                7 => self.change()?,
+                8 => self.password()?,
                 9..=14 => self.pump()?,
                 15 => self.resync(),
                 _ => self.observe()?,
@@ -271,13 +259,18 @@ impl World {
         self.accounts.keys().nth(place).copied()
     }
 
-    fn create(&mut self) {
+    pub(crate) fn create(&mut self) {
         let Some(host) = self.server.host().cloned() else { return };
         if self.accounts.len() + self.creating.len() >= self.swarm.accounts_max {
             return;
         }
         let activate = self.random.below(4) > 0;
         let curve = if self.random.below(4) == 0 { Curve::P256 } else { Curve::K256 };
+        self.make(&host, activate, curve);
+    }
+
+    /// Somebody asks for an account.
+    pub(crate) fn make(&mut self, host: &Host, activate: bool, curve: Curve) {
         let shape = Shape::new(activate.then_some(self.swarm.announce));
         self.note(format_args!("create, activate: {activate}, {curve:?}"));
         let new = NewAccount { handle: None, password_hash: None, curve, activate };
@@ -298,10 +291,9 @@ impl World {
         encode(&Value::Map(map)).into()
     }
 
-    fn write(&mut self) {
-        let Some((host, id)) = self.server.host().cloned().zip(self.pick()) else { return };
+    /// Writes of a batch, each of another key.
+    fn draw_writes(&mut self, id: AccountId) -> Vec<(Wanted, RecordWrite)> {
         let ahead = self.accounts[&id].ahead();
-        let settled = self.accounts[&id].asked.is_empty();
         let count = if self.random.below(3) == 0 { 1 + self.random.below(BATCH_MAX) } else { 1 };
         let mut wanted: BTreeMap<String, (Wanted, RecordWrite)> = BTreeMap::new();
         for _ in 0..count {
@@ -327,6 +319,13 @@ impl World {
                 RecordWrite { action, collection: COLLECTION.to_owned(), rkey: Some(rkey), record, swap_record: swap };
             wanted.insert(path.clone(), (Wanted { action, path, cid, swap }, write));
         }
+        wanted.into_values().collect()
+    }
+
+    pub(crate) fn write(&mut self) -> Checked {
+        let Some((host, id)) = self.server.host().cloned().zip(self.pick()) else { return Ok(()) };
+        let settled = self.accounts[&id].asked.is_empty();
+        let wanted = self.draw_writes(id);
         let head = host.state(|state| state.accounts.get(&id).and_then(|row| row.head));
         let (swap_commit, wrong) = match self.random.below(15) {
             // What the newest commit will be is known only while nothing is under way.
@@ -334,23 +333,28 @@ impl World {
             1 => (Some(Cid::of(Codec::DagCbor, b"no commit")), true),
             _ => (None, false),
         };
-        let (wanted, writes): (Vec<_>, Vec<_>) = wanted.into_values().unzip();
+        let (wanted, writes): (Vec<_>, Vec<_>) = wanted.into_iter().unzip();
         self.note(format_args!("account {}: write {}", id.0, writes.len()));
         let waiting = Waiting::Write(host.write(id, WriteBatch { writes, swap_commit }));
-        self.ask(id, Asked::Write(wanted, wrong), waiting);
+        self.ask(id, Asked::Write(wanted, wrong), waiting)
     }
 
-    fn ask(&mut self, id: AccountId, asked: Asked, waiting: Waiting) {
-        if let Some(known) = self.accounts.get_mut(&id) {
-            known.asked.push_back((asked, waiting));
-            known.changed = true;
-        }
+    fn ask(&mut self, id: AccountId, asked: Asked, waiting: Waiting) -> Checked {
+        let Some(known) = self.accounts.get_mut(&id) else { return Ok(()) };
+        known.asked.push_back((asked, waiting));
+        known.changed = true;
+        known.take_answers()
     }
 
-    fn change(&mut self) {
-        let Some((host, id)) = self.server.host().cloned().zip(self.pick()) else { return };
+    pub(crate) fn change(&mut self) -> Checked {
+        let Some((host, id)) = self.server.host().cloned().zip(self.pick()) else { return Ok(()) };
+        let change = self.draw_change(id);
+        self.ask_change(&host, id, change)
+    }
+
+    fn draw_change(&mut self, id: AccountId) -> Change {
         let standing = self.accounts[&id].ahead().standing;
-        let change = match self.random.below(24) {
+        match self.random.below(24) {
             0 if self.accounts.len() > 1 => Change::Erase,
             1 if self.accounts.len() > 1 => Change::Decommission,
             2..=4 => Change::TakeDown,
@@ -361,8 +365,12 @@ impl World {
             _ if standing.suspended => Change::Lift,
             13 => Change::Lift,
             _ => Change::Lock,
-        };
-        if change == Change::Lift && standing.suspended {
+        }
+    }
+
+    /// Somebody asks for an account to stand elsewhere.
+    pub(crate) fn ask_change(&mut self, host: &Host, id: AccountId, change: Change) -> Checked {
+        if change == Change::Lift && self.accounts[&id].ahead().standing.suspended {
             self.trace.meet("an account was locked and lifted");
         }
         if change == Change::Erase {
@@ -370,17 +378,17 @@ impl World {
         }
         self.note(format_args!("account {}: {change:?}", id.0));
         let waiting = Waiting::Change(host.change(id, change));
-        self.ask(id, Asked::Change(change), waiting);
+        self.ask(id, Asked::Change(change), waiting)
     }
 
-    fn password(&mut self) {
-        let Some((host, id)) = self.server.host().cloned().zip(self.pick()) else { return };
+    fn password(&mut self) -> Checked {
+        let Some((host, id)) = self.server.host().cloned().zip(self.pick()) else { return Ok(()) };
         self.records += 1;
         let hash = format!("hash {}", self.records);
         let fact = Fact::Credentials(id, credentials::Change::Password(hash.clone()));
         self.note(format_args!("account {}: {hash}", id.0));
         let waiting = Waiting::Fact(host.fact(id, fact));
-        self.ask(id, Asked::Password(hash), waiting);
+        self.ask(id, Asked::Password(hash), waiting)
     }
 
     /// The operator has relays told of an account once more. It changes nothing, so nobody waits for it.
@@ -392,7 +400,7 @@ impl World {
     }
 
     /// A consumer does something.
-    fn observe(&mut self) -> Checked {
+    pub(crate) fn observe(&mut self) -> Checked {
         let Some(host) = self.server.host().cloned() else { return Ok(()) };
         let place = self.random.below(self.observers.len() as u64) as usize;
         let (choice, whole) = (self.random.below(8), self.random.below(3) > 0);
@@ -469,7 +477,7 @@ impl World {
                 swap_record: None,
             };
             let waiting = Waiting::Write(host.write(id, WriteBatch { writes: vec![write], swap_commit: None }));
-            self.ask(id, Asked::Write(vec![Wanted { action: Action::Put, path, cid, swap: None }], false), waiting);
+            self.ask(id, Asked::Write(vec![Wanted { action: Action::Put, path, cid, swap: None }], false), waiting)?;
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 
 mod corpus;
 mod determinism;
-mod pds;
 mod planted;
 mod random;
 mod relay;
+mod stories;
+mod worlds;

@@ -3,7 +3,7 @@
 //! `HIGHWATER_SIM_SECONDS` sets the budget, of which a third goes to the world of accounts, and `HIGHWATER_SIM_FIRST` the first
 //! seed; `HIGHWATER_SIM_SEED` replays one seed and prints its trace, `HIGHWATER_SIM_PDS_SEED` one of the world of accounts.
 
-use highwater_sim::{Failure, Report, pds, run};
+use crate::worlds::{WORLDS, World};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -16,29 +16,23 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-type Run = fn(u64, bool) -> Result<Report, Box<Failure>>;
-
-/// A world, how often it was run, and what was met in it.
-struct World {
-    name: &'static str,
-    run: Run,
-    meetings: &'static [&'static str],
-    /// Its part of the budget, of three.
-    share: u32,
+/// How often a world was run, and what was met in it.
+struct Runs {
+    world: &'static World,
     spent: Duration,
     seeds: u64,
     events: u64,
     met: BTreeMap<&'static str, u64>,
 }
 
-impl World {
-    fn new(name: &'static str, run: Run, meetings: &'static [&'static str], share: u32) -> Self {
-        Self { name, run, meetings, share, spent: Duration::ZERO, seeds: 0, events: 0, met: BTreeMap::new() }
+impl Runs {
+    fn new(world: &'static World) -> Self {
+        Self { world, spent: Duration::ZERO, seeds: 0, events: 0, met: BTreeMap::new() }
     }
 
     fn next(&mut self, first: u64) {
         let started = Instant::now();
-        let report = keeps(self.run, first + self.seeds, false);
+        let report = self.world.keeps(first + self.seeds, false);
         self.spent += started.elapsed();
         self.seeds += 1;
         self.events += report.events;
@@ -51,40 +45,35 @@ impl World {
         let (seeds, seconds) = (self.seeds, self.spent.as_secs_f64());
         println!(
             "{}: {seeds} seeds in {seconds:.1} s, {:.0} a minute; {} events: {:#?}",
-            self.name,
+            self.world.name,
             60.0 * seeds as f64 / seconds,
             self.events,
             self.met
         );
         if seeds >= COVERING_SEEDS {
-            let missing: Vec<_> = self.meetings.iter().filter(|what| !self.met.contains_key(*what)).collect();
-            assert!(missing.is_empty(), "in {seeds} runs of {} these never happened: {missing:?}", self.name);
+            let missing: Vec<_> = self.world.meetings.iter().filter(|what| !self.met.contains_key(*what)).collect();
+            assert!(missing.is_empty(), "in {seeds} runs of {} these never happened: {missing:?}", self.world.name);
         }
     }
 }
 
-fn keeps(run: Run, seed: u64, print: bool) -> Report {
-    run(seed, print).unwrap_or_else(|failure| panic!("{failure}"))
-}
-
 #[test]
 fn random_runs_keep_every_promise() {
-    for (name, run) in [("HIGHWATER_SIM_SEED", run as Run), ("HIGHWATER_SIM_PDS_SEED", pds::run)] {
-        if let Some(seed) = number(name) {
-            println!("{:#?}", keeps(run, seed, true));
+    for world in WORLDS {
+        if let Some(seed) = number(world.seed_variable) {
+            println!("{:#?}", world.keeps(seed, true));
             return;
         }
     }
     let budget = Duration::from_secs(number("HIGHWATER_SIM_SECONDS").unwrap_or(SECONDS));
     let first = number("HIGHWATER_SIM_FIRST").unwrap_or(1);
-    let mut worlds =
-        [World::new("streams", run, &highwater_sim::MEETINGS, 2), World::new("accounts", pds::run, &pds::MEETINGS, 1)];
+    let mut runs = WORLDS.map(Runs::new);
     let started = Instant::now();
     while started.elapsed() < budget {
         // The one that is furthest behind its share.
-        let [streams, accounts] = &mut worlds;
-        let behind = streams.spent / streams.share <= accounts.spent / accounts.share;
+        let [streams, accounts] = &mut runs;
+        let behind = streams.spent / streams.world.share <= accounts.spent / accounts.world.share;
         if behind { streams.next(first) } else { accounts.next(first) }
     }
-    worlds.iter().for_each(World::tell);
+    runs.iter().for_each(Runs::tell);
 }

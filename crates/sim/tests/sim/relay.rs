@@ -103,7 +103,7 @@ fn restored(accounts: usize, limit: u64) -> (Wire, Vec<(AccountId, Did)>, u64) {
     }
     let cursor = seq(&server);
     server.stop();
-    server.put_back(&copy);
+    server.put_back(&copy).expect("put back");
     server.clocks.pass(2 * MINUTE_MS);
     let marker = server.options().directory.join(restore::MARKER_NAME);
     files::replace(&server.disk, &marker, b"").expect("marked");

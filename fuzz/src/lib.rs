@@ -313,7 +313,7 @@ pub fn host_secret(data: &[u8]) {
 
 /// The small files of a directory of accounts: one that is taken for something is that, byte for byte.
 pub fn host_files(data: &[u8]) {
-    use highwater_host::{backup, boot, layout};
+    use highwater_host::{backup, layout, witness};
     let bytes = Bytes::copy_from_slice(data);
     if let Ok(key) = layout::decode_layout(&bytes) {
         assert_eq!(layout::encode_layout(key), data);
@@ -324,7 +324,7 @@ pub fn host_files(data: &[u8]) {
     if let Ok(note) = backup::decode_note(&bytes) {
         assert_eq!(backup::encode_note(&note), data);
     }
-    if let Ok(witness) = boot::decode_witness(&bytes) {
-        assert_eq!(boot::encode_witness(&witness), data);
+    if let Ok(witness) = witness::decode_witness(&bytes) {
+        assert_eq!(witness::encode_witness(&witness), data);
     }
 }

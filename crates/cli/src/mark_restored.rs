@@ -45,7 +45,7 @@ pub fn run(arguments: &MarkRestoredArguments) -> Result<()> {
     let accounts = data.join(serve::pds::DIRECTORY);
     if !arguments.moved && Paths::new(&accounts).layout().is_file() {
         // Accounts have a directory and a mark of their own, and one word of the operator's is for both.
-        let (id, _) = pds::mark_restored(&accounts, None)?;
+        let (id, _) = pds::mark_restored(&accounts, &pds::Lost::default())?;
         report.pds = Some(format!("{id:016x}"));
     }
     if arguments.json {

@@ -150,7 +150,7 @@ fn main() {
     println!("boot of 1,000 accounts: {:.1} ms", took.as_secs_f64() * 1_000.0);
     running.stop().expect("stopped");
     drop(host);
-    mark_restored(&OsDisk::new(), &data, 1, None).expect("marked");
+    mark_restored(&OsDisk::new(), &data, 1, (None, None)).expect("marked");
     let (host, running, took) = open(&data);
     println!("restore of 1,000 accounts: {:.1} ms", took.as_secs_f64() * 1_000.0);
     export(&host, all[0]);

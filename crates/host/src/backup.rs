@@ -6,7 +6,7 @@
 use crate::error::OpenError;
 use crate::files;
 use crate::host::Host;
-use crate::layout::{Paths, encode_floor, encode_layout, sealed, unsealed};
+use crate::layout::{Paths, damaged, encode_floor, encode_layout, sealed, unsealed};
 use crate::pending::pending;
 use crate::queue::Mail;
 use crate::slot::lock;
@@ -58,7 +58,7 @@ pub fn decode_note(bytes: &Bytes) -> Result<Note, DecodeError> {
 pub(crate) fn read_note(disk: &dyn Disk, paths: &Paths) -> Result<Option<Note>, OpenError> {
     let path = paths.note();
     let Some(bytes) = files::read(disk, &path).map_err(OpenError::io(&path))? else { return Ok(None) };
-    decode_note(&bytes).map(Some).map_err(|error| OpenError::Damaged { path, what: error.to_string() })
+    decode_note(&bytes).map(Some).map_err(damaged(path))
 }
 
 /// A copy that is opened gets a log; only then its note goes.

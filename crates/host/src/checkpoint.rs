@@ -35,6 +35,8 @@ pub(crate) enum Job {
     Compact(AccountId),
     /// Remove a blob's file, if there is no row of it.
     RemoveBlob(AccountId, Cid),
+    /// Write down outside the directory that there are accounts.
+    Witness,
 }
 
 /// Without it no checkpoint ends and the log fills: a panic of it stops the server, which a restart recovers.
@@ -97,6 +99,7 @@ fn run(shared: &Arc<Shared>, job: Job, may_wait: bool) -> Option<Mail> {
             let result = checkpoint.run(&log);
             if result.is_ok() {
                 write_floor(shared, floor);
+                shared.witnesses.write(shared);
             }
             Some(Mail::Checkpointed(result))
         }
@@ -106,6 +109,10 @@ fn run(shared: &Arc<Shared>, job: Job, may_wait: bool) -> Option<Mail> {
         }
         Job::Compact(account) => {
             compaction::compact(shared, account, may_wait);
+            None
+        }
+        Job::Witness => {
+            shared.witnesses.write(shared);
             None
         }
         Job::RemoveBlob(account, cid) => {
@@ -161,6 +168,9 @@ impl Worker {
             self.trimmed = now;
             let memory = self.shared.slots.trim(self.shared.options.memory_bytes_max);
             lock(&self.shared.figures).memory_bytes = memory;
+        }
+        if self.shared.witnesses.is_due(|| !self.shared.state().accounts.is_empty()) {
+            self.give(Job::Witness);
         }
         for account in std::mem::take(&mut self.crowded) {
             self.give(Job::Compact(account));

@@ -164,11 +164,11 @@ pub enum CursorRefused {
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// A later program made the directory.
-    #[error("{} has layout {layout}, which this program does not know", path.display())]
+    #[error("{} has version {layout}, which this program does not know: a later program made it. It is not damaged; use that program", path.display())]
     Layout {
         /// The file that says so.
         path: PathBuf,
-        /// Its layout.
+        /// Its version.
         layout: u16,
     },
     /// The file that says what the directory is does not read.
@@ -186,6 +186,19 @@ pub enum OpenError {
         path: PathBuf,
         /// A name in it.
         name: String,
+    },
+    /// There are no accounts where there were some.
+    #[error(
+        "{} holds no accounts, and {what}. An empty server would give out their numbers again, which relays refuse, and might give out their \
+         names; nothing was made or changed. If another volume belongs here, mount it and start again; if the accounts are lost, `highwater \
+         pds restore` puts a backup here; if they are given up for good, `highwater pds forget` begins without them, above all their numbers",
+        directory.display()
+    )]
+    AccountsGone {
+        /// The directory of accounts.
+        directory: PathBuf,
+        /// Who says so.
+        what: String,
     },
     /// The settings are wrong.
     #[error("{0}")]

@@ -2,6 +2,7 @@
 
 use crate::error::OpenError;
 use crate::files;
+use crate::witness::Witnesses;
 use bytes::Bytes;
 use highwater_base::codec::{DecodeError, Reader, Writer};
 use highwater_disk::{Disk, create_directory_durably};
@@ -172,7 +173,7 @@ pub fn decode_floor(bytes: &Bytes) -> Result<u64, DecodeError> {
     Ok(floor)
 }
 
-fn damaged(path: PathBuf) -> impl FnOnce(DecodeError) -> OpenError {
+pub(crate) fn damaged(path: PathBuf) -> impl FnOnce(DecodeError) -> OpenError {
     move |error| match error {
         DecodeError::Version(layout) => OpenError::Layout { path, layout },
         other => OpenError::Damaged { path, what: other.to_string() },
@@ -180,13 +181,19 @@ fn damaged(path: PathBuf) -> impl FnOnce(DecodeError) -> OpenError {
 }
 
 /// Makes sure that the directory is one of accounts, and that its secrets can be read with this key. An empty or absent
-/// directory becomes one. Whether it was made now.
+/// directory becomes one, unless a witness knows that there were accounts and nobody said with a marker that they are given up. Whether it
+/// was made now.
 /// # Errors
-/// A directory of something else, of a later layout, or bound to another key.
-pub fn enter(disk: &dyn Disk, paths: &Paths, key: Option<u64>) -> Result<bool, OpenError> {
+/// A directory of something else, of a later layout, or bound to another key; one that is gone.
+pub(crate) fn enter(
+    disk: &dyn Disk,
+    paths: &Paths,
+    key: Option<u64>,
+    witnesses: &Witnesses,
+) -> Result<bool, OpenError> {
     let path = paths.layout();
     let Some(bytes) = files::read(disk, &path).map_err(OpenError::io(&path))? else {
-        return create(disk, paths, key).map(|()| true);
+        return create(disk, paths, key, witnesses).map(|()| true);
     };
     let bound = decode_layout(&bytes).map_err(damaged(path))?;
     match (bound, key) {
@@ -203,7 +210,7 @@ pub fn enter(disk: &dyn Disk, paths: &Paths, key: Option<u64>) -> Result<bool, O
     }
 }
 
-fn create(disk: &dyn Disk, paths: &Paths, key: Option<u64>) -> Result<(), OpenError> {
+fn create(disk: &dyn Disk, paths: &Paths, key: Option<u64>, witnesses: &Witnesses) -> Result<(), OpenError> {
     let directory = &paths.directory;
     let names = match disk.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -211,8 +218,11 @@ fn create(disk: &dyn Disk, paths: &Paths, key: Option<u64>) -> Result<(), OpenEr
     };
     // What a start that died left behind is no data.
     let harmless = |name: &String| [NAME_MARKER, "lost+found"].contains(&name.as_str()) || name.ends_with(".new");
-    if let Some(name) = names.into_iter().find(|name| !harmless(name)) {
-        return Err(OpenError::NoLayout { path: directory.clone(), name });
+    if let Some(name) = names.iter().find(|name| !harmless(name)) {
+        return Err(OpenError::NoLayout { path: directory.clone(), name: name.clone() });
+    }
+    if !names.iter().any(|name| name == NAME_MARKER) {
+        witnesses.refuse_gone(directory)?;
     }
     create_directory_durably(disk, directory).map_err(OpenError::io(directory))?;
     let path = paths.layout();
@@ -257,14 +267,18 @@ mod tests {
     fn a_directory_is_bound_to_what_it_was_made_with() {
         let disk = SimDisk::new(1);
         let paths = Paths::new(Path::new("/data/pds"));
-        assert!(enter(&disk, &paths, Some(7)).expect("made"));
+        let enter = |disk: &SimDisk, key| {
+            let witnesses = Witnesses::read(disk, &crate::options::Options::new("/data/pds", "pds.example"));
+            enter(disk, &paths, key, &witnesses)
+        };
+        assert!(enter(&disk, Some(7)).expect("made"));
         disk.power_loss();
-        assert!(!enter(&disk, &paths, Some(7)).expect("known"));
+        assert!(!enter(&disk, Some(7)).expect("known"));
         for key in [None, Some(8)] {
-            assert!(matches!(enter(&disk, &paths, key), Err(OpenError::Key(_))));
+            assert!(matches!(enter(&disk, key), Err(OpenError::Key(_))));
         }
         disk.remove(&paths.layout()).expect("removed");
         disk.create_directory(&paths.log()).expect("made");
-        assert!(matches!(enter(&disk, &paths, None), Err(OpenError::NoLayout { .. })));
+        assert!(matches!(enter(&disk, None), Err(OpenError::NoLayout { .. })));
     }
 }

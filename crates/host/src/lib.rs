@@ -12,7 +12,8 @@
 //! - [`worker`], `queue`, `turn`, `slot`: how a turn is built, becomes durable and is shown
 //! - `blocks`, `index`, `windows`, `compaction`: where blocks are, and keeping few that nobody needs
 //! - `checkpoint`: what is done beside the writing
-//! - [`open`], [`boot`]: a start; what it tells relays; what a restore does
+//! - [`open`], [`boot`], `restore`: a start; what it tells relays; what it does with a directory that was put back
+//! - [`witness`]: what is remembered where it does not go back with the directory
 //! - [`backup`], [`verify`]: copies of a running server, and whether a directory is whole; [`mark`]: the word that it was restored
 //! - [`blobs`]: files of blobs; [`seal`]: the key file, which encrypts secrets
 //! - [`files`], [`layout`]: the small files of the directory; [`status`]: figures
@@ -44,6 +45,7 @@ pub mod options;
 pub mod pending;
 mod queue;
 pub mod read;
+mod restore;
 mod ring;
 pub mod seal;
 pub mod share;
@@ -55,6 +57,7 @@ mod turn;
 pub mod types;
 pub mod verify;
 mod windows;
+pub mod witness;
 pub mod worker;
 pub mod write;
 
@@ -65,7 +68,7 @@ pub use export::Export;
 pub use highwater_pds::lifecycle::{Announce, Change};
 pub use highwater_pds::{Asker, Authority, Unserved, Withdrawn};
 pub use host::Host;
-pub use mark::{MarkError, mark_restored};
+pub use mark::{MarkError, forget, mark_restored};
 pub use options::{Options, Sealer, Seams};
 pub use pending::Pending;
 pub use status::{Status, Subscriber};

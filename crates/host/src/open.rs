@@ -10,6 +10,7 @@ use crate::options::{Options, Seams};
 use crate::ring::Ring;
 use crate::shared::{EVENTS, Naming, Shared, row_object, with_object, zone};
 use crate::slot::{Slots, lock};
+use crate::witness::Witnesses;
 use crate::worker::{End, RECORD, Worker, is_crowded};
 use highwater_base::OwnerId;
 use highwater_disk::Disk;
@@ -41,17 +42,22 @@ impl Host {
     pub fn open(options: Options, seams: Seams) -> Result<(Self, Worker, Boot), OpenError> {
         let paths = Paths::new(&options.directory);
         let Seams { disk, clock, mut random, sealer } = seams;
-        layout::enter(&*disk, &paths, sealer.as_ref().map(|sealer| sealer.id()))?;
+        let witnesses = Witnesses::read(&*disk, &options);
+        layout::enter(&*disk, &paths, sealer.as_ref().map(|sealer| sealer.id()), &witnesses)?;
         let identity = options.log.identity_new.unwrap_or_else(|| random.next_u64());
         let loaded = load(&disk, &paths, &options, identity)?;
         let Loaded { log, state, store, lsn, applied, replayed } = loaded;
+        let marked = disk.exists(&paths.marker()).map_err(OpenError::io(&paths.marker()))?;
+        if state.accounts.is_empty() && !marked {
+            witnesses.refuse_gone(&paths.directory)?;
+        }
         let reader = store.reader(log.reader());
         let sequence = state.sequence.clone();
         let crowded = state.accounts.values().filter(|account| is_crowded(&account.blocks)).map(|account| account.id);
         let crowded = crowded.collect();
         let monotonic = clock.monotonic();
         let seams = Seams { disk, clock, random, sealer };
-        let shared = share(options, seams, (state, store, reader))?;
+        let shared = share(options, seams, (state, store, reader), witnesses)?;
         let mut worker = Worker {
             shared: Arc::clone(&shared),
             log,
@@ -80,6 +86,7 @@ pub(crate) fn share(
     options: Options,
     seams: Seams,
     (state, store, reader): (State, Store, StoreReader),
+    witnesses: Witnesses,
 ) -> Result<Arc<Shared>, OpenError> {
     let Seams { disk, clock, mut random, sealer } = seams;
     let paths = Paths::new(&options.directory);
@@ -92,6 +99,7 @@ pub(crate) fn share(
         clock_id: (random.next_u64() & 0x3ff) as u16,
         random: Mutex::new(random),
         sealer,
+        witnesses,
         ring: Ring::new(state.events.count),
         state: RwLock::new(state),
         store: Mutex::new(store),

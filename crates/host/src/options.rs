@@ -30,8 +30,12 @@ pub struct Options {
     pub exports_max: usize,
     /// Accounts of which relays accept frames from one host; more than these are warned of.
     pub account_limit: u64,
-    /// A file outside the volume that remembers the newest start, so that a restored volume is noticed.
+    /// A file outside the volume that remembers what was handed out, so that a volume which went back is noticed, and what it handed out
+    /// is not handed out again.
     pub witness_path: Option<PathBuf>,
+    /// A file that remembers the same in the data directory, beside the directory of accounts: what is known if that alone goes back, or
+    /// is gone.
+    pub witness_beside_path: Option<PathBuf>,
     /// The log.
     pub log: highwater_wal::Options,
     /// The store.
@@ -57,6 +61,7 @@ impl Options {
             exports_max: 8,
             account_limit: 100,
             witness_path: None,
+            witness_beside_path: None,
             log: highwater_wal::Options { log_bytes_max: 1 << 30, spare_segments_max: 2, ..Default::default() },
             store: highwater_store::Options::default(),
         }

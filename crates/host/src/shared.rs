@@ -8,6 +8,7 @@ use crate::options::{Options, Sealer};
 use crate::queue::Queue;
 use crate::ring::Ring;
 use crate::slot::{Slots, lock};
+use crate::witness::Witnesses;
 use bytes::{Bytes, BytesMut};
 use highwater_base::{Clock, Random};
 use highwater_disk::Disk;
@@ -75,6 +76,8 @@ pub(crate) struct Shared {
     pub clock: Arc<dyn Clock>,
     pub random: Mutex<Box<dyn Random>>,
     pub sealer: Option<Arc<dyn Sealer>>,
+    /// What is remembered outside the directory.
+    pub witnesses: Witnesses,
     /// What tells this run's revisions and keys from those of other clocks, in ten bits.
     pub clock_id: u16,
     /// What is durable.

@@ -4,11 +4,12 @@ use crate::backup;
 use crate::blocks::{AccountBlocks, tree};
 use crate::error::{OpenError, ReadError};
 use crate::files;
-use crate::layout::{Paths, decode_layout, read_floor};
+use crate::layout::{Paths, damaged, decode_layout, read_floor};
 use crate::open::{begin_store, load, load_object, share};
 use crate::options::{Options, Seams};
 use crate::shared::{EVENTS, Fault, Shared};
 use crate::windows::Windows;
+use crate::witness::Witnesses;
 use bytes::{Bytes, BytesMut};
 use highwater_base::codec::{DecodeError, Reader};
 use highwater_pds::record::decode_event;
@@ -58,7 +59,7 @@ pub fn verify(options: Options, seams: Seams) -> Result<Verified, OpenError> {
     let Some(bytes) = files::read(&*disk, &layout).map_err(OpenError::io(&layout))? else {
         return Err(OpenError::NoLayout { path: paths.directory, name: "nothing".into() });
     };
-    decode_layout(&bytes).map_err(|error| OpenError::Damaged { path: layout, what: error.to_string() })?;
+    decode_layout(&bytes).map_err(damaged(layout))?;
     let floor = read_floor(&*disk, &paths)?;
     let copied = backup::read_note(&*disk, &paths)?.is_some();
     let copied = copied && !disk.exists(&paths.log()).map_err(OpenError::io(&paths.log()))?;
@@ -70,11 +71,11 @@ pub fn verify(options: Options, seams: Seams) -> Result<Verified, OpenError> {
         let applied = opening.applied();
         let store = opening.load(&mut |visited| load_object(&mut state, visited))?;
         let reader = store.reader(NoLog);
-        (share(options, seams, (state, store, reader))?, applied)
+        (share(options, seams, (state, store, reader), Witnesses::default())?, applied)
     } else {
         let loaded = load(&disk, &paths, &options, 0)?;
         let reader = loaded.store.reader(loaded.log.reader());
-        let found = (share(options, seams, (loaded.state, loaded.store, reader))?, loaded.lsn);
+        let found = (share(options, seams, (loaded.state, loaded.store, reader), Witnesses::default())?, loaded.lsn);
         log = Some(loaded.log);
         found
     };

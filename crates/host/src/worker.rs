@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// The kind of a frame of the log: there is one.
 pub(crate) const RECORD: u8 = 1;
+/// Turns that a start has share one sync: enough that signing, not the disk, takes the time.
+pub(crate) const BATCH_TURNS: usize = 256;
 /// How often the writer looks at what is due by the clock while nothing else happens.
 const IDLE: Duration = Duration::from_secs(1);
 

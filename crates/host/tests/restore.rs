@@ -98,7 +98,7 @@ fn check(server: &Server, lost: &Lost) {
 #[test]
 fn a_restored_directory_tells_relays_of_every_account_at_a_newer_revision() {
     let lost = lost_run(10);
-    mark_restored(&lost.copy, Path::new(DATA), 7, None).expect("marked");
+    mark_restored(&lost.copy, Path::new(DATA), 7, (None, None)).expect("marked");
     lost.clock.advance(60_000);
     let mut server = Server::with(&lost.copy, &lost.clock, options());
     let restored = server.boot.restored.clone().expect("restored");
@@ -191,7 +191,8 @@ fn fresh_revisions_lie_above_what_the_operator_names_and_never_too_far_ahead() {
     let newest = lost.sent.iter().map(Message::of).filter_map(|message| message.text("rev")).max().expect("a revision");
     // The restored host's clock is behind the lost one's, which the marker makes good.
     lost.clock.0.fetch_sub(20_000, std::sync::atomic::Ordering::Relaxed);
-    mark_restored(&lost.copy, Path::new(DATA), 8, Some(newest.parse().expect("a revision"))).expect("marked");
+    let newest = newest.parse().expect("a revision");
+    mark_restored(&lost.copy, Path::new(DATA), 8, (Some(newest), None)).expect("marked");
     let disk = lost.copy.fork(1);
     let server = Server::with(&disk, &lost.clock, options());
     check(&server, &lost);

@@ -92,8 +92,18 @@ pub struct Opened<T> {
 }
 
 /// Names that may be in a directory that is to be made one of ours.
-const HARMLESS: [&str; 6] =
-    ["lock", "cluster.tmp", "lost+found", "pds", restored::NAME_PLACE, restored::NAME_MARK_TEMPORARY];
+const HARMLESS: [&str; 9] = [
+    "lock",
+    "cluster.tmp",
+    "lost+found",
+    // What the accounts have, which may be there first: their directory, one that is being put back, and what remembers them.
+    "pds",
+    "pds.restoring",
+    "pds.known",
+    "pds.known.new",
+    restored::NAME_PLACE,
+    restored::NAME_MARK_TEMPORARY,
+];
 
 /// Opens a data directory, or makes one of an empty directory.
 /// # Errors

@@ -9,6 +9,7 @@ use crate::sequence::Sequence;
 use crate::state::State;
 use crate::time::Micros;
 use crate::turn::{Refused, catch_up, tell_head, tell_position};
+use crate::witness::Witness;
 use bytes::Bytes;
 use std::fmt;
 
@@ -55,15 +56,6 @@ pub fn floor(sequence: &Sequence, side_file: u64, at: Micros) -> Option<Draft> {
     (side_file > sequence.ceiling()).then(|| Draft::new(at).fact(crate::Fact::Floor(side_file)))
 }
 
-/// What lies outside the data directory, and tells a start whether the directory went back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Witness {
-    /// The number of the start that wrote it.
-    pub nonce: u64,
-    /// The highest number of the stream that it knew of.
-    pub seq: u64,
-}
-
 /// Seconds for which a server is away without a warning: an operator who restores a copy restores one of last night more likely
 /// than one of this hour, and a server that was shut down for a day is worth a look.
 pub const AWAY_SECONDS_MAX: u64 = 6 * 3600;
@@ -73,8 +65,10 @@ pub const AWAY_SECONDS_MAX: u64 = 6 * 3600;
 pub enum Warning {
     /// The clock is behind the newest stored time, by so many seconds.
     ClockBehind(u64),
-    /// The witness knows another start than the directory does, or higher numbers.
+    /// A witness knows another start than the directory does, or higher numbers.
     WitnessDiffers,
+    /// A restore began, and nothing outside the directory told which numbers the lost run handed out.
+    NumbersUntold,
     /// Nothing was stored for so many seconds.
     Away(u64),
 }
@@ -92,25 +86,28 @@ impl fmt::Display for Warning {
             Self::WitnessDiffers => {
                 write!(f, "the witness file knows of a run that this data directory does not: {STEP}")
             }
+            Self::NumbersUntold => {
+                f.write_str(
+                    "no witness and no --min-seq told which numbers of the stream the lost run gave out: those of every run that began with \
+                     this copy or before it are passed over, if the clock is right; if a later copy than this one had been put back within \
+                     the last twelve days, run `highwater pds mark-restored --min-seq` with the highest number that a relay knows, and \
+                     start again; set pds.witness_path, so that the next restore knows",
+                )
+            }
             Self::Away(seconds) => write!(f, "nothing was stored here for {seconds} s: {STEP}"),
         }
     }
 }
 
-/// What the clock and a witness say about the data directory at a start, before it notes its own number in both.
+/// What the clock and witnesses say about the data directory at a start, before it notes its own number in all of them.
 #[must_use]
-pub fn warnings(state: &State, witness: Option<Witness>, now: Micros) -> Vec<Warning> {
+pub fn warnings(state: &State, witnesses: impl IntoIterator<Item = Witness>, now: Micros) -> Vec<Warning> {
     let mut found = Vec::new();
     let behind = state.newest.seconds_since(now);
     if state.newest > now && behind > 0 {
         found.push(Warning::ClockBehind(behind));
     }
-    let known = |witness: Witness| {
-        // A start that died between the log and the witness leaves the number before its own there.
-        let nonce = state.boot_nonce == witness.nonce || state.boot_nonce_before == witness.nonce;
-        nonce && witness.seq <= state.sequence.ceiling()
-    };
-    if witness.is_some_and(|witness| !known(witness)) {
+    if witnesses.into_iter().any(|witness| !witness.knows(state)) {
         found.push(Warning::WitnessDiffers);
     }
     let away = now.seconds_since(state.newest);

@@ -12,6 +12,7 @@
 //! - [`frame`]: messages of the firehose
 //! - [`lifecycle`], [`turn`]: what is done to an account; a write; what relays have yet to hear
 //! - [`boot`], [`restore`]: what a start tells relays; what it makes of a data directory that was restored
+//! - [`witness`]: what is remembered outside that directory
 //! - [`names`]: DIDs and handles of a zone, each given once
 //! - [`sequence`], [`cursor`]: numbers, the ceiling, gaps; where a subscriber starts
 //! - [`events`]: which frames are kept, and where they lie
@@ -42,6 +43,7 @@ pub mod sequence;
 pub mod state;
 pub mod time;
 pub mod turn;
+pub mod witness;
 
 pub use account::{Account, AccountId, Head, Position, Standing, Status, Unserved};
 pub use authority::{Asker, Authority, Withdrawn};
@@ -51,3 +53,4 @@ pub use sequence::{Seq, Sequence};
 pub use state::State;
 pub use time::Micros;
 pub use turn::{Refused, Signer};
+pub use witness::Witness;

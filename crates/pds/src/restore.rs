@@ -8,10 +8,11 @@
 use crate::account::{Account, AccountId, Position};
 use crate::draft::Draft;
 use crate::record::{Fact, Restore};
-use crate::sequence::Exhausted;
+use crate::sequence::{Exhausted, PASSED_MICROS_MAX, SEQ_MAX};
 use crate::state::State;
 use crate::time::Micros;
 use crate::turn::{Signer, tell_fresh, tell_position};
+use crate::witness::Witness;
 use highwater_base::planted::{Bug, active};
 use highwater_repo::{Cid, Tid};
 use std::fmt;
@@ -21,6 +22,7 @@ use thiserror::Error;
 pub const MARKER_NAME: &str = "pds.restored";
 /// How far a fresh revision may lie ahead of the clock, in microseconds: relays refuse those beyond.
 pub const REV_AHEAD_MICROS_MAX: u64 = 5 * 60 * 1_000_000;
+const DAY_MICROS: u64 = 86_400 * 1_000_000;
 /// Bytes of a marker at the most.
 pub const MARKER_BYTES_MAX: usize = 256;
 
@@ -29,15 +31,17 @@ pub const MARKER_BYTES_MAX: usize = 256;
 pub struct Marker {
     /// Which restore it is. `None` in a file that was made by hand: the start draws one and writes it in, before anything else.
     pub id: Option<u64>,
-    /// Fresh revisions are above this one, whatever the clock says.
+    /// Fresh revisions are above this one, whatever the clock and a witness say.
     pub rev_min: Option<Tid>,
+    /// The lost run handed out numbers up to this one, as far as its operator knows.
+    pub seq_min: Option<u64>,
 }
 
 /// A marker that says nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{MARKER_NAME} holds {line:?}, which is none of `id=` with 16 hexadecimal digits and `min_rev=` with a revision, each once; nothing was \
-     sent; run `highwater pds mark-restored` to write it anew, or remove it if this directory was not restored"
+    "{MARKER_NAME} holds {line:?}, which is none of `id=` with 16 hexadecimal digits, `min_rev=` with a revision and `min_seq=` with a \
+     number, each once; nothing was sent; run `highwater pds mark-restored` to write it anew, or remove it if this directory was not restored"
 )]
 pub struct MarkerError {
     /// What was found.
@@ -64,6 +68,9 @@ impl Marker {
                 Some(("min_rev", rev)) if marker.rev_min.is_none() => {
                     marker.rev_min = Some(rev.parse().map_err(|_| bad(line))?);
                 }
+                Some(("min_seq", digits)) if marker.seq_min.is_none() => {
+                    marker.seq_min = Some(parse_seq(digits).ok_or_else(|| bad(line))?);
+                }
                 _ => return Err(bad(line)),
             }
         }
@@ -77,13 +84,51 @@ fn parse_id(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|_| plain)
 }
 
+/// A number of the stream, without a sign and without zeros before it.
+#[must_use]
+pub fn parse_seq(digits: &str) -> Option<u64> {
+    digits.parse().ok().filter(|seq: &u64| *seq <= SEQ_MAX && seq.to_string() == digits)
+}
+
 /// As it is written.
 impl fmt::Display for Marker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(id) = self.id {
             writeln!(f, "id={id:016x}")?;
         }
-        self.rev_min.map_or(Ok(()), |rev| writeln!(f, "min_rev={rev}"))
+        if let Some(rev) = self.rev_min {
+            writeln!(f, "min_rev={rev}")?;
+        }
+        self.seq_min.map_or(Ok(()), |seq| writeln!(f, "min_seq={seq}"))
+    }
+}
+
+/// What is known of the runs that are lost, beside what the directory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lost {
+    /// Numbers up to this one were handed out; 0 if nobody knows.
+    pub seq: u64,
+    /// Revisions up to this one were made.
+    pub rev: Option<Tid>,
+    /// Whether somebody outside of the directory spoke of numbers. Without it a raise covers runs that began with this copy or before
+    /// it, and none that began with a later one.
+    pub is_told: bool,
+}
+
+impl Lost {
+    /// What the operator's marker and witnesses say. A revision that the operator names counts alone: a lost run whose clock was ahead
+    /// made revisions that nobody can go above. Numbers count in any case.
+    ///
+    /// A witness that lies in the data directory comes back with a copy of all of it, and tells something only if it is ahead.
+    #[must_use]
+    pub fn new(state: &State, marker: &Marker, outside: Option<Witness>, beside: Option<Witness>) -> Self {
+        let ceiling = state.sequence.ceiling();
+        let witnesses = || outside.into_iter().chain(beside);
+        Self {
+            seq: witnesses().map(|witness| witness.seq).chain(marker.seq_min).max().unwrap_or(0),
+            rev: marker.rev_min.or_else(|| witnesses().filter_map(|witness| witness.rev).max()),
+            is_told: marker.seq_min.is_some() || outside.is_some() || beside.is_some_and(|near| near.seq > ceiling),
+        }
     }
 }
 
@@ -101,6 +146,16 @@ pub enum RestoreError {
         /// By how much.
         ahead_seconds: u64,
     },
+    /// The copy is older than any that somebody keeps, or the clock is wrong.
+    #[error(
+        "the newest record of this copy is {days} days older than the clock says, and nobody told which numbers were given out since; set \
+         the clock, or, if it is right, name the highest number that a relay knows with `highwater pds mark-restored --min-seq`, and start \
+         again"
+    )]
+    Age {
+        /// How old it is.
+        days: u64,
+    },
     /// There are not enough numbers left.
     #[error("this restore cannot raise the stream's floor: {0}")]
     Exhausted(#[from] Exhausted),
@@ -114,6 +169,8 @@ pub enum Plan {
     Begin {
         /// The floor.
         floor: u64,
+        /// Fresh revisions are above this one.
+        rev_min: Option<Tid>,
     },
     /// It began before: go on with the accounts that are left.
     Resume,
@@ -125,20 +182,25 @@ impl Plan {
     /// What to do about a marker with this number.
     /// # Errors
     /// [`RestoreError`] if the clock or the numbers do not allow it; nothing was begun then.
-    pub fn new(state: &State, id: u64, rev_min: Option<Tid>, now: Micros) -> Result<Self, RestoreError> {
+    pub fn new(state: &State, id: u64, lost: Lost, now: Micros) -> Result<Self, RestoreError> {
         let known = state.restore.as_ref().filter(|restore| restore.id == id);
         if known.is_some_and(|restore| restore.done) {
             return Ok(Self::AlreadyDone);
         }
         // An operator who marks the directory anew may lower what an earlier marker asked for.
-        let rev_min = known.map_or(rev_min, |restore| restore.rev_min);
+        let rev_min = known.map_or(lost.rev, |restore| restore.rev_min);
         for account in left(state, id).filter(|account| account.position() == Some(Position::Active)) {
             check_rev(account, Tid::after(account.head.map(|head| head.rev).max(rev_min), now.0, 0), now)?;
         }
-        Ok(match known {
-            Some(_) => Self::Resume,
-            None => Self::Begin { floor: state.sequence.raised(now.0.saturating_sub(state.newest.0))? },
-        })
+        if known.is_some() {
+            return Ok(Self::Resume);
+        }
+        // A directory in which nothing was ever stored is of no time.
+        let passed = if state.newest == Micros::default() { 0 } else { now.0.saturating_sub(state.newest.0) };
+        if passed > PASSED_MICROS_MAX && !lost.is_told {
+            return Err(RestoreError::Age { days: passed / DAY_MICROS });
+        }
+        Ok(Self::Begin { floor: state.sequence.raised(lost.seq, passed)?, rev_min })
     }
 }
 

@@ -22,6 +22,9 @@ pub const SEQ_MAX: u64 = (1 << 53) - 1;
 /// By how much a restore raises the floor: more than a server hands out in the thirty days for which a copy is kept, at
 /// 385,000 a second.
 pub const RESTORE_RAISE: u64 = 1_000_000_000_000;
+/// Microseconds since a copy was made that count in a raise, three years of them: a hundredth of all numbers. A clock that is decades
+/// ahead does not use them up.
+pub const PASSED_MICROS_MAX: u64 = 3 * 365 * 86_400 * SECOND_MICROS;
 
 const SECOND_MICROS: u64 = 1_000_000;
 
@@ -71,16 +74,18 @@ impl Sequence {
         self.floor.max(self.durable)
     }
 
-    /// Where a restore's raise leads, so many microseconds after the newest record of what was restored.
+    /// Where a restore's raise leads: above everything that is known to have been handed out, here or by a lost run of which something
+    /// outside tells (`known`, 0 without it), so many microseconds after the newest record of what was restored.
     ///
     /// One copy may be put back twice, and nothing in it tells of the run that began with the first time: its numbers began
     /// [`RESTORE_RAISE`] above the copy, too. What passed since the copy was made, in microseconds, is more numbers than that run can
-    /// have handed out. Whole seconds of it count: it is the margin, and no clock.
+    /// have handed out. Whole seconds of it count: it is the margin, and no clock. That covers runs which began with this copy or
+    /// before it; of those that began with a later copy only what is known tells.
     /// # Errors
     /// [`Exhausted`] if no number would be left.
-    pub fn raised(&self, micros_since: u64) -> Result<u64, Exhausted> {
-        let passed = micros_since / SECOND_MICROS * SECOND_MICROS;
-        let floor = self.newest().saturating_add(RESTORE_RAISE).saturating_add(passed);
+    pub fn raised(&self, known: u64, micros_since: u64) -> Result<u64, Exhausted> {
+        let passed = micros_since.min(PASSED_MICROS_MAX) / SECOND_MICROS * SECOND_MICROS;
+        let floor = self.newest().max(known).saturating_add(RESTORE_RAISE).saturating_add(passed);
         if floor < SEQ_MAX { Ok(floor) } else { Err(Exhausted(floor)) }
     }
 

@@ -53,7 +53,7 @@ pub const KEYS: [Key; 19] = [
     Key {
         name: "pds.witness_path",
         default: "",
-        help: "File, outside the volume, that remembers the newest start, so that a volume that went back is noticed and warned about",
+        help: "File, outside the volume, that remembers the newest start and the highest numbers and revisions given out, so that a volume that went back is noticed, and a restore goes on above all of them",
     },
     Key {
         name: "pds.relays",

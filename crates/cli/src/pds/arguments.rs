@@ -48,6 +48,29 @@ pub enum PdsCommand {
         /// The newest revision that the lost run is known to have made; what is sent has newer ones, whatever the clock says
         #[arg(long, value_name = "TID")]
         min_rev: Option<String>,
+        /// The highest number of the stream that anybody is known to have got of the lost run, such as the `seq` that a relay's
+        /// getHostStatus says of this host: the numbers go on above it. What the files of pds.witness_path and `pds.known` in the data
+        /// directory remember counts without it
+        #[arg(long, value_name = "NUMBER")]
+        min_seq: Option<u64>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give up the accounts that were in a stopped server's data directory and are lost for good, so that it begins without any
+    ///
+    /// A server that remembers accounts does not begin without them by itself. The numbers of its stream go on above those that are
+    /// remembered. The names of the lost accounts are known to nobody any more: do not give them again.
+    Forget {
+        /// The data directory; `pds` in it is absent or empty
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// The highest number of the stream that anybody is known to have got
+        #[arg(long, value_name = "NUMBER")]
+        min_seq: Option<u64>,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
@@ -70,6 +93,9 @@ pub enum PdsCommand {
         /// The newest revision that the lost run is known to have made
         #[arg(long, value_name = "TID")]
         min_rev: Option<String>,
+        /// The highest number of the stream that anybody is known to have got of the lost run
+        #[arg(long, value_name = "NUMBER")]
+        min_seq: Option<u64>,
         /// Print what was restored as JSON
         #[arg(long)]
         json: bool,

@@ -19,7 +19,7 @@ use highwater_host::seal::{KeyFile, KeyFileError};
 use serde_json::{Value, json};
 use std::path::Path;
 
-pub use restored::mark as mark_restored;
+pub use restored::{Lost, mark as mark_restored};
 
 /// Runs one command.
 pub fn run(command: PdsCommand) -> Result<()> {
@@ -27,10 +27,15 @@ pub fn run(command: PdsCommand) -> Result<()> {
         PdsCommand::Account(command) => account::run(command),
         PdsCommand::Status { target } => status(&target),
         PdsCommand::Announce { resync, force, yes, target } => announce(resync, force, yes, &target),
-        PdsCommand::MarkRestored { data, min_rev, json } => restored::run(&data, min_rev.as_deref(), json),
+        PdsCommand::MarkRestored { data, min_rev, min_seq, json } => {
+            restored::run(&data, &restored::lost(min_rev.as_deref(), min_seq)?, json)
+        }
+        PdsCommand::Forget { data, min_seq, yes, json } => {
+            restored::forget(&data, restored::lost(None, min_seq)?.min_seq, yes, json)
+        }
         PdsCommand::Backup { to, target } => stored::backup(&to, &target),
-        PdsCommand::Restore { backup, data, min_rev, json } => {
-            stored::restore(&backup, &data, min_rev.as_deref(), json)
+        PdsCommand::Restore { backup, data, min_rev, min_seq, json } => {
+            stored::restore(&backup, &data, &restored::lost(min_rev.as_deref(), min_seq)?, json)
         }
         PdsCommand::Verify { directory, encryption_file, json } => {
             stored::verify(&directory, encryption_file.as_deref(), json)

@@ -5,7 +5,9 @@ use crate::output;
 use anyhow::{Context as _, Result};
 use highwater_base::Random as _;
 use highwater_disk::{Disk as _, OsDisk, SystemRandom};
+use highwater_host::MarkError;
 use highwater_host::layout::Paths;
+use highwater_pds::sequence::{RESTORE_RAISE, SEQ_MAX};
 use highwater_repo::Tid;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -16,7 +18,30 @@ struct Report {
     directory: PathBuf,
     id: String,
     min_rev: Option<String>,
+    min_seq: Option<u64>,
     replaced: bool,
+}
+
+/// What an operator knows of a lost run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Lost {
+    /// The newest revision.
+    pub min_rev: Option<Tid>,
+    /// The highest number of the stream.
+    pub min_seq: Option<u64>,
+}
+
+/// What the flags say of it.
+///
+/// # Errors
+/// If that is no revision, or a number above which there are not enough.
+pub fn lost(min_rev: Option<&str>, min_seq: Option<u64>) -> Result<Lost> {
+    let highest = SEQ_MAX - RESTORE_RAISE - 1;
+    if let Some(seq) = min_seq.filter(|seq| *seq > highest) {
+        let words = format!("--min-seq: above {seq} there is no room for a restore: numbers end at 2^53, and {highest} is the last to be named");
+        return Err(exit::with(Status::Wrong, words));
+    }
+    Ok(Lost { min_rev: revision(min_rev)?, min_seq })
 }
 
 /// The directory of accounts in a data directory, or the directory itself if it is one.
@@ -39,11 +64,11 @@ pub fn directory(data: &Path) -> Result<PathBuf> {
 ///
 /// # Errors
 /// If a server has the directory open, or the marker cannot be written.
-pub fn mark(directory: &Path, rev_min: Option<Tid>) -> Result<(u64, bool)> {
+pub fn mark(directory: &Path, lost: &Lost) -> Result<(u64, bool)> {
     refuse_in_use(directory)?;
     let replaced = Paths::new(directory).marker().exists();
     let id = SystemRandom.next_u64();
-    highwater_host::mark_restored(&OsDisk::private_in(directory), directory, id, rev_min)?;
+    highwater_host::mark_restored(&OsDisk::private_in(directory), directory, id, (lost.min_rev, lost.min_seq))?;
     Ok((id, replaced))
 }
 
@@ -61,10 +86,7 @@ pub fn refuse_in_use(directory: &Path) -> Result<()> {
 }
 
 /// The revision of a flag.
-///
-/// # Errors
-/// If it is none.
-pub fn revision(text: Option<&str>) -> Result<Option<Tid>> {
+fn revision(text: Option<&str>) -> Result<Option<Tid>> {
     let parse = |text: &str| {
         text.parse::<Tid>().map_err(|_| {
             exit::with(
@@ -77,18 +99,43 @@ pub fn revision(text: Option<&str>) -> Result<Option<Tid>> {
 }
 
 /// Marks the directory and says what follows.
-pub fn run(data: &Path, min_rev: Option<&str>, json: bool) -> Result<()> {
-    let rev_min = revision(min_rev)?;
+pub fn run(data: &Path, lost: &Lost, json: bool) -> Result<()> {
     let directory = directory(data)?;
-    let (id, replaced) = mark(&directory, rev_min)?;
+    let (id, replaced) = mark(&directory, lost)?;
     let id = format!("{id:016x}");
     if json {
-        return output::json(&Report { directory, id, min_rev: rev_min.map(|rev| rev.to_string()), replaced });
+        let min_rev = lost.min_rev.map(|rev| rev.to_string());
+        return output::json(&Report { directory, id, min_rev, min_seq: lost.min_seq, replaced });
     }
     let earlier = if replaced { " (in place of a mark that had not been acted on)" } else { "" };
     println!(
         "{}: marked as restored{earlier}. At the next start the stream's numbers go on above those of the lost run, and relays\n\
          are told of every account anew before anybody is served. Then: highwater pds announce",
+        directory.display()
+    );
+    Ok(())
+}
+
+/// Gives up accounts that are lost, so that the server begins without any.
+pub fn forget(data: &Path, min_seq: Option<u64>, yes: bool, json: bool) -> Result<()> {
+    let directory = data.join(crate::serve::pds::DIRECTORY);
+    refuse_in_use(&directory)?;
+    if !yes {
+        eprintln!("The accounts that were in {} are given up: no start brings them back.", directory.display());
+        super::confirm("forget", "nothing was given up")?;
+    }
+    let id = SystemRandom.next_u64();
+    let done = highwater_host::forget(&OsDisk::private_in(data), &directory, id, min_seq);
+    done.map_err(|error| match error {
+        MarkError::Held { .. } => exit::with(Status::Failed, error.to_string()),
+        other => other.into(),
+    })?;
+    let id = format!("{id:016x}");
+    if json {
+        return output::json(&Report { directory, id, min_rev: None, min_seq, replaced: false });
+    }
+    println!(
+        "{}: the next start makes an empty server of it, whose numbers go on above those that are remembered. Then: highwater pds announce",
         directory.display()
     );
     Ok(())

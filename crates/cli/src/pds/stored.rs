@@ -1,6 +1,6 @@
 //! `highwater pds backup`, `restore` and `verify`: copies of the accounts as folders of files.
 
-use super::restored;
+use super::restored::{self, Lost};
 use crate::exit::{self, Status};
 use crate::manage::arguments::Target;
 use crate::manage::{Server, text};
@@ -32,8 +32,7 @@ pub fn backup(to: &Path, target: &Target) -> Result<()> {
 }
 
 /// Copies a backup into a data directory, and marks it.
-pub fn restore(backup: &Path, data: &Path, min_rev: Option<&str>, json: bool) -> Result<()> {
-    let rev_min = restored::revision(min_rev)?;
+pub fn restore(backup: &Path, data: &Path, lost: &Lost, json: bool) -> Result<()> {
     if !Paths::new(backup).layout().is_file() {
         let words = format!("{} is no backup of accounts: there is no pds.layout in it", backup.display());
         return Err(exit::with(Status::NotFound, words));
@@ -56,7 +55,7 @@ pub fn restore(backup: &Path, data: &Path, min_rev: Option<&str>, json: bool) ->
         disk.sync_directory(&directory)
     });
     copied.with_context(|| format!("{} was not restored; what lies there can be removed", directory.display()))?;
-    let (id, _) = restored::mark(&directory, rev_min)?;
+    let (id, _) = restored::mark(&directory, lost)?;
     let id = format!("{id:016x}");
     if json {
         return output::json(&json!({ "directory": directory, "files": done.0, "bytes": done.1, "id": id }));

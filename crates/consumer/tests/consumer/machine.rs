@@ -8,7 +8,7 @@ use highwater_pds::account::StoredKey;
 use highwater_pds::cursor::{self, Start};
 use highwater_pds::frame::{self, Kind};
 use highwater_pds::lifecycle::{self, Announce, Change, Turned};
-use highwater_pds::restore::{self, Plan};
+use highwater_pds::restore::{self, Lost, Plan};
 use highwater_pds::turn::{self, Refused, Signer};
 use highwater_pds::{Account, AccountId, Draft, Entry, Micros, Position, Record, Sequence, State, boot};
 use highwater_repo::car::{self, Sections};
@@ -151,8 +151,8 @@ impl Machine {
     /// A start that finds the marker, and dies behind so many accounts. Returns whether it came to the end.
     pub fn restore(&mut self, id: u64, accounts_max: usize) -> bool {
         self.sequence = self.state.sequence.clone();
-        match Plan::new(&self.state, id, None, self.now).expect("the clock is right") {
-            Plan::Begin { floor } => self.turn(&restore::begin(id, floor, None, self.now)),
+        match Plan::new(&self.state, id, Lost::default(), self.now).expect("the clock is right") {
+            Plan::Begin { floor, rev_min } => self.turn(&restore::begin(id, floor, rev_min, self.now)),
             Plan::Resume => {}
             Plan::AlreadyDone => return true,
         }

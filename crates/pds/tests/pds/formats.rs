@@ -76,7 +76,7 @@ fn state() -> State {
     let mut server = Server::new();
     server.create("a", Some(Announce::OnActivation));
     server.create("b", Some(Announce::OnActivation));
-    server.directory.marker = Some(Marker { id: Some(5), rev_min: Some(Tid::new(BEGIN.0, 0)) });
+    server.directory.marker = Some(Marker { id: Some(5), rev_min: Some(Tid::new(BEGIN.0, 0)), seq_min: None });
     server.boot().expect("it lives");
     for fact in [
         Fact::Booted(1),

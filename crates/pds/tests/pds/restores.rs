@@ -1,10 +1,11 @@
 //! Restores that die anywhere, and what an operator may leave and is told.
 
 use crate::server::{Server, Stopped, follower};
-use highwater_pds::boot::{self, Warning, Witness};
+use highwater_pds::Witness;
+use highwater_pds::boot::{self, Warning};
 use highwater_pds::frame::Kind;
 use highwater_pds::lifecycle::{Announce, Change};
-use highwater_pds::restore::{self, Marker, Plan, RestoreError};
+use highwater_pds::restore::{self, Lost, Marker, Plan, RestoreError};
 use highwater_pds::sequence::SEQ_MAX;
 use highwater_pds::{AccountId, Draft, Fact};
 use highwater_repo::Tid;
@@ -112,11 +113,11 @@ fn a_marker_of_a_restore_that_ended_does_nothing() {
     let mut server = restored();
     server.boot().expect("it lives");
     let (log, id) = (server.directory.log.len(), server.state.restore.as_ref().expect("one").id);
-    server.directory.marker = Some(Marker { id: Some(id), rev_min: None });
+    server.directory.marker = Some(Marker { id: Some(id), ..Marker::default() });
     server.boot().expect("it lives");
     assert_eq!((server.directory.log.len(), server.directory.marker), (log, None));
-    server.directory.marker = Some(Marker { id: Some(id + 1), rev_min: None });
-    assert_eq!(Plan::new(&server.state, id, None, server.now), Ok(Plan::AlreadyDone));
+    server.directory.marker = Some(Marker { id: Some(id + 1), ..Marker::default() });
+    assert_eq!(Plan::new(&server.state, id, Lost::default(), server.now), Ok(Plan::AlreadyDone));
     server.boot().expect("it lives");
     assert!(server.directory.log.len() > log, "another marker is another restore");
 }
@@ -154,7 +155,10 @@ fn numbers_leave_room_for_thousands_of_restores_and_no_raise_passes_their_end() 
     server.create("a", Some(Announce::OnActivation));
     let floor = SEQ_MAX - highwater_pds::sequence::RESTORE_RAISE;
     server.append(&Draft::new(server.now).fact(Fact::Floor(floor - 1))).expect("it lives");
-    assert_eq!(Plan::new(&server.state, 1, None, server.now), Ok(Plan::Begin { floor: SEQ_MAX - 1 }));
+    assert_eq!(
+        Plan::new(&server.state, 1, Lost::default(), server.now),
+        Ok(Plan::Begin { floor: SEQ_MAX - 1, rev_min: None })
+    );
     server.append(&Draft::new(server.now).fact(Fact::Floor(floor))).expect("it lives");
     server.directory.marker = Some(Marker::default());
     let log = server.directory.log.len();
@@ -168,7 +172,7 @@ fn numbers_leave_room_for_thousands_of_restores_and_no_raise_passes_their_end() 
 fn a_lift_long_after_the_restore_is_above_the_markers_revision() {
     let mut server = restored();
     let rev_min = Tid::new(server.now.0 + 200_000_000, 0);
-    server.directory.marker = Some(Marker { id: None, rev_min: Some(rev_min) });
+    server.directory.marker = Some(Marker { rev_min: Some(rev_min), ..Marker::default() });
     server.boot().expect("it lives");
     assert!(server.account("a").head.expect("one").rev > rev_min);
     server.change("b", Change::Lift).expect("lifted");
@@ -181,14 +185,15 @@ fn a_marker_reads_back_and_rubbish_says_what_to_do() {
     let rev = Tid::new(1_796_000_000_000_000, 3);
     for marker in [
         Marker::default(),
-        Marker { id: Some(0), rev_min: None },
-        Marker { id: Some(u64::MAX), rev_min: Some(rev) },
-        Marker { id: None, rev_min: Some(rev) },
+        Marker { id: Some(0), ..Marker::default() },
+        Marker { id: Some(u64::MAX), rev_min: Some(rev), seq_min: Some(SEQ_MAX) },
+        Marker { rev_min: Some(rev), ..Marker::default() },
+        Marker { seq_min: Some(0), ..Marker::default() },
     ] {
         assert_eq!(Marker::parse(marker.to_string().as_bytes()), Ok(marker), "{marker}");
     }
-    let marker = Marker { id: Some(0x0123_4567_89ab_cdef), rev_min: Some(rev) };
-    assert_eq!(marker.to_string(), format!("id=0123456789abcdef\nmin_rev={rev}\n"));
+    let marker = Marker { id: Some(0x0123_4567_89ab_cdef), rev_min: Some(rev), seq_min: Some(77) };
+    assert_eq!(marker.to_string(), format!("id=0123456789abcdef\nmin_rev={rev}\nmin_seq=77\n"));
     assert_eq!(Marker::parse(b"\n \n"), Ok(Marker::default()), "touched, or saved by an editor");
     for rubbish in [
         &b"id=1"[..],
@@ -196,6 +201,11 @@ fn a_marker_reads_back_and_rubbish_says_what_to_do() {
         b"id=+123456789abcdef",
         b"id=0123456789abcdef\nid=0123456789abcdef",
         b"min_rev=3jzfcijpj2z2",
+        b"min_seq=",
+        b"min_seq=07",
+        b"min_seq=+7",
+        b"min_seq=9007199254740992",
+        b"min_seq=7\nmin_seq=7",
         b"yes",
         b"id",
         b"\xff\xfe",
@@ -213,7 +223,8 @@ fn a_witness_outside_the_volume_shows_that_it_went_back() {
     server.create("a", Some(Announce::OnActivation));
     server.append(&Draft::new(server.now).fact(Fact::Booted(7))).expect("it lives");
     server.append(&Draft::new(server.now).fact(Fact::Booted(8))).expect("it lives");
-    let warnings = |nonce, seq| boot::warnings(&server.state, Some(Witness { nonce, seq }), server.now);
+    let warnings =
+        |nonce, seq| boot::warnings(&server.state, [Witness { nonce, seq, ..Witness::default() }], server.now);
     assert_eq!(warnings(8, 3), []);
     // The start with 8 died before it wrote the witness.
     assert_eq!(warnings(7, 3), []);

@@ -9,9 +9,9 @@ use highwater_pds::boot::{self, Warning};
 use highwater_pds::cursor::{self, Start};
 use highwater_pds::frame::Kind;
 use highwater_pds::lifecycle::{self, Announce, Change, Turned};
-use highwater_pds::restore::{self, Marker, Plan, RestoreError};
+use highwater_pds::restore::{self, Lost, Marker, Plan, RestoreError};
 use highwater_pds::{
-    Account, AccountId, Draft, Entry, Fact, Micros, Position, Record, Refused, Sequence, Signer, State, turn,
+    Account, AccountId, Draft, Entry, Fact, Micros, Position, Record, Refused, Sequence, Signer, State, Witness, turn,
 };
 use highwater_repo::export::Export;
 use highwater_repo::key::{Curve, PublicKey, SigningKey};
@@ -74,6 +74,8 @@ pub struct Server {
     pub seen: BTreeSet<u64>,
     /// What relays were told last, in every run.
     pub told: BTreeMap<AccountId, Position>,
+    /// What lies outside the directory, if something does.
+    pub witness: Option<Witness>,
 }
 
 pub fn key(id: AccountId) -> SigningKey {
@@ -115,6 +117,7 @@ impl Server {
             signed: BTreeMap::new(),
             seen: BTreeSet::new(),
             told: BTreeMap::new(),
+            witness: None,
         }
     }
 
@@ -262,6 +265,7 @@ impl Server {
         self.directory.checkpoint = Some((self.state.encode_rest(), rows));
         self.directory.log.clear();
         self.directory.floor = self.state.sequence.ceiling();
+        self.bear_witness();
     }
 
     /// Makes the state anew from what is durable.
@@ -285,7 +289,7 @@ impl Server {
     /// A start: replay, a restore if there is a marker, and what relays do not know yet.
     pub fn boot(&mut self) -> Result<Vec<Warning>, Stopped> {
         self.replay();
-        let warnings = boot::warnings(&self.state, None, self.now);
+        let warnings = boot::warnings(&self.state, self.witness, self.now);
         if let Some(draft) = boot::floor(&self.state.sequence, self.directory.floor, self.now) {
             self.append(&draft)?;
         }
@@ -295,17 +299,27 @@ impl Server {
                 self.restores
             });
             self.directory.marker = Some(Marker { id: Some(id), ..marker });
-            self.restore(id, marker.rev_min)?;
+            self.restore(id, &marker)?;
         }
         self.announce()?;
+        self.bear_witness();
         Ok(warnings)
     }
 
-    fn restore(&mut self, id: u64, rev_min: Option<Tid>) -> Result<(), Stopped> {
-        match Plan::new(&self.state, id, rev_min, self.now).map_err(Stopped::Restore)? {
-            Plan::Begin { floor } => {
+    /// Writes what lies outside the directory, if anything does.
+    fn bear_witness(&mut self) {
+        if self.witness.is_some() {
+            self.witness = Some(Witness::of(&self.state, self.witness));
+        }
+    }
+
+    fn restore(&mut self, id: u64, marker: &Marker) -> Result<(), Stopped> {
+        let lost = Lost::new(&self.state, marker, self.witness, None);
+        match Plan::new(&self.state, id, lost, self.now).map_err(Stopped::Restore)? {
+            Plan::Begin { floor, rev_min } => {
                 self.append(&restore::begin(id, floor, rev_min, self.now))?;
                 self.directory.floor = floor;
+                self.bear_witness();
             }
             Plan::Resume => {}
             Plan::AlreadyDone => {

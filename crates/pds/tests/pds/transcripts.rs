@@ -125,7 +125,7 @@ impl Story {
             ["mark", "min_rev", name, seconds] => {
                 let rev = self.server.account(name).head.expect("it has one").rev;
                 let rev_min = Some(Tid::new(rev.micros() + seconds.parse::<u64>().expect("seconds") * 1_000_000, 0));
-                self.server.directory.marker = Some(Marker { id: None, rev_min });
+                self.server.directory.marker = Some(Marker { rev_min, ..Marker::default() });
             }
             ["clock", seconds] => {
                 let by: i64 = seconds.parse().expect("seconds");

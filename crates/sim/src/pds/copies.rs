@@ -141,7 +141,7 @@ impl World {
         let newest = self.copies.revs.values().copied().max().max(self.seen.rev_max());
         let id = (self.random.below(2) == 0).then(|| self.random.next_u64());
         let rev_min = newest.filter(|_| behind_ms > 0 || self.random.below(3) == 0);
-        self.write_marker(&Marker { id, rev_min })?;
+        self.write_marker(&Marker { id, rev_min, seq_min: None })?;
         if self.random.below(2) == 0 {
             let death = [Death::Process, Death::Power][self.random.below(2) as usize];
             self.crash(death)?;

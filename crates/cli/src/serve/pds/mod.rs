@@ -24,6 +24,8 @@ use std::time::Duration;
 
 /// The directory of the accounts in a data directory.
 pub const DIRECTORY: &str = "pds";
+/// What remembers them in the data directory, when that directory alone goes back or is gone.
+const WITNESS_BESIDE: &str = "pds.known";
 
 /// How long sockets get to say goodbye: the surface bounds each by itself, and this is for all of them.
 const CLOSING_WITHIN: Duration = Duration::from_secs(8);
@@ -59,6 +61,7 @@ fn host_options(settings: &PdsSettings, data: &Path, zone: &Zone) -> highwater_h
         events_bytes_max: settings.events_bytes_max,
         account_limit: settings.account_limit,
         witness_path: settings.witness_path.clone(),
+        witness_beside_path: Some(data.join(WITNESS_BESIDE)),
         ..highwater_host::Options::new(data.join(DIRECTORY), zone.to_string())
     }
 }

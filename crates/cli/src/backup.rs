@@ -2,6 +2,8 @@
 
 use crate::arguments::{BackupArguments, BackupCommand};
 use crate::exit::{self, Status};
+use crate::manage::Server;
+use crate::manage::arguments::Target;
 use crate::object_store;
 use crate::output::{self, Progress};
 use anyhow::{Context as _, Result};
@@ -9,6 +11,7 @@ use bytes::Bytes;
 use highwater_base::Digest;
 use highwater_client::{BackupClient, BackupRefused, Client, Options};
 use highwater_disk::{Disk, OsDisk, SystemClock, SystemRandom, system};
+use highwater_host::layout::Paths;
 use highwater_node::backup::{self, AbsentGroup, BackupFault, BackupPlan, Copied, CopyError, Local, Source, Verified};
 use highwater_node::cluster_file::ClusterFile;
 use highwater_node::{ColdOptions, Config, Node, OpenError};
@@ -22,18 +25,23 @@ pub fn run(arguments: BackupArguments) -> Result<()> {
         return verify(&backup, json);
     }
     let BackupArguments { places, data, object_store, since, except_damaged, json, .. } = arguments;
-    let (copied, to) = match (data, &places[..]) {
+    let (of, (copied, to)) = match (data, &places[..]) {
         (Some(data), [to]) => {
             let cold =
                 object_store.as_deref().map(object_store::open).transpose().map_err(exit::wrong)?.map(ColdOptions::new);
-            (of_directory(&data, cold, Path::new(to), since.as_deref(), except_damaged)?, PathBuf::from(to))
+            let copied = of_directory(&data, cold, Path::new(to), since.as_deref(), except_damaged)?;
+            (Of::Directory(data), (copied, PathBuf::from(to)))
         }
-        (None, [url, to]) => (of_server(url, Path::new(to), since.as_deref(), except_damaged)?, PathBuf::from(to)),
+        (None, [url, to]) => {
+            let copied = of_server(url, Path::new(to), since.as_deref(), except_damaged)?;
+            (Of::Server(url.clone()), (copied, PathBuf::from(to)))
+        }
         (Some(_), _) => {
             return Err(wrong("with --data there is one more argument: the folder that becomes the backup"));
         }
         (None, _) => return Err(wrong("a running server is named by its URL, and a stopped one by --data DIR")),
     };
+    let left_out = LeftOut::of(&of);
     // What the server's disk gave is checked here: a block that went bad there is bad in the backup too.
     let verified = check(&to)?;
     let Copied { manifest, copied_bytes, shared_bytes } = copied;
@@ -48,19 +56,73 @@ pub fn run(arguments: BackupArguments) -> Result<()> {
             "streams": verified.streams,
             "absent": manifest.absent,
             "faults": verified.faults,
+            "pds": left_out.as_ref().map(|LeftOut { accounts, instead }| {
+                json!({ "included": false, "accounts": accounts, "instead": instead })
+            }),
         }))?;
     } else {
-        output::table(&[
+        let mut rows = vec![
             ("backup", to.display().to_string()),
             ("cluster", manifest.cluster_id.clone()),
             ("streams", verified.streams.to_string()),
             ("files", manifest.files.len().to_string()),
             ("copied", output::bytes(copied_bytes)),
             ("shared", output::bytes(shared_bytes)),
-        ])?;
+        ];
+        rows.extend(left_out.as_ref().map(|_| ("accounts", "NOT INCLUDED, see below".to_owned())));
+        output::table(&rows)?;
+    }
+    if let Some(LeftOut { accounts, instead }) = left_out {
+        let count = accounts.map_or(String::new(), |count| format!("{count} "));
+        eprintln!("highwater: {count}accounts of the AT Protocol are NOT in this backup: {instead}");
     }
     sound(&to, &verified.faults)?;
     whole(&to, &manifest.absent)
+}
+
+/// Of what a backup is taken.
+enum Of {
+    /// The URL of a server.
+    Server(String),
+    /// The data directory of one that is stopped.
+    Directory(PathBuf),
+}
+
+/// The accounts, which have a directory and a backup of their own.
+struct LeftOut {
+    /// How many there are, if somebody said so.
+    accounts: Option<u64>,
+    /// How they are backed up.
+    instead: String,
+}
+
+impl LeftOut {
+    /// Accounts that a backup of streams does not hold; none if there are none.
+    fn of(of: &Of) -> Option<Self> {
+        match of {
+            Of::Directory(data) => {
+                let accounts = data.join(crate::serve::pds::DIRECTORY);
+                let instead = format!(
+                    "copy {} while no server runs, or `highwater pds backup` of one that does",
+                    accounts.display()
+                );
+                Paths::new(&accounts).layout().is_file().then_some(Self { accounts: None, instead })
+            }
+            Of::Server(url) => {
+                let target = Target { url: url.clone(), key: None, json: false };
+                // A server that serves no accounts knows no such path.
+                let status = Server::new(&target).and_then(|server| server.get("/v1/pds/status"));
+                let accounts = match &status {
+                    Ok(status) => Some(status["accounts"]["count"].as_u64().unwrap_or_default()),
+                    Err(error) if exit::is(error, Status::NotFound) => Some(0),
+                    Err(_) => None,
+                };
+                let instead =
+                    format!("highwater pds backup FOLDER --url {url}, which copies them on the server's machine");
+                (accounts != Some(0)).then_some(Self { accounts, instead })
+            }
+        }
+    }
 }
 
 fn wrong(words: impl Into<String>) -> anyhow::Error {

@@ -45,6 +45,11 @@ pub fn wrong(error: anyhow::Error) -> anyhow::Error {
     if error.downcast_ref::<WithStatus>().is_some() { error } else { with(Status::Wrong, format!("{error:#}")) }
 }
 
+/// Whether an error ends the program with `status`.
+pub fn is(error: &anyhow::Error, status: Status) -> bool {
+    error.downcast_ref::<WithStatus>().is_some_and(|error| error.status == status)
+}
+
 /// Gives an error of the extension's library the exit status that its code stands for.
 pub fn of<E: std::error::Error + Send + Sync + 'static>(code: fn(&E) -> &str) -> impl Fn(E) -> anyhow::Error {
     move |error| {

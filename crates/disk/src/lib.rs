@@ -9,6 +9,7 @@
 //! - [`system`]: the machine's clocks and entropy, which are no files and have the same two lives
 //! - [`os`]: the operating system's files
 //! - [`sim`]: the simulated disk and its faults
+//! - [`overlay`]: any disk, read alone: what is changed stays in memory
 //! - [`watched`]: any disk with somebody who watches its calls, for tests
 //!
 //! # Invariants
@@ -20,12 +21,14 @@
 //! Any crate of the workspace but `base`; it knows no format.
 
 pub mod os;
+pub mod overlay;
 pub mod sim;
 pub mod system;
 pub mod traits;
 pub mod watched;
 
 pub use os::OsDisk;
+pub use overlay::OverlayDisk;
 pub use sim::SimDisk;
 pub use system::{SystemClock, SystemRandom};
 pub use traits::{Disk, File, OpenMode, create_directory_durably};

@@ -280,6 +280,23 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// Whether a server has the directory open.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::Log(highwater_wal::OpenError::Locked(_)))
+    }
+
+    /// Whether a later program wrote what this one does not know: nothing is damaged then.
+    #[must_use]
+    pub fn is_later_version(&self) -> bool {
+        matches!(
+            self,
+            Self::Layout { .. }
+                | Self::Log(highwater_wal::OpenError::Version { .. })
+                | Self::Store(highwater_store::OpenError::Version { .. })
+        )
+    }
+
     pub(crate) fn io(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self + use<> {
         let path = path.to_path_buf();
         |error| Self::Io { path, error }

@@ -195,9 +195,13 @@ pub(crate) fn enter(
     let Some(bytes) = files::read(disk, &path).map_err(OpenError::io(&path))? else {
         return create(disk, paths, key, witnesses).map(|()| true);
     };
-    let bound = decode_layout(&bytes).map_err(damaged(path))?;
+    check_key(decode_layout(&bytes).map_err(damaged(path))?, key).map(|()| false)
+}
+
+/// Whether a key is the one that a directory is bound to.
+pub(crate) fn check_key(bound: Option<u64>, key: Option<u64>) -> Result<(), OpenError> {
     match (bound, key) {
-        (bound, key) if bound == key => Ok(false),
+        (bound, key) if bound == key => Ok(()),
         (Some(bound), None) => Err(OpenError::Key(format!(
             "the secrets of this directory are encrypted under key {bound:016x}, and no key is set: name its file in the settings"
         ))),

@@ -74,5 +74,5 @@ pub use pending::Pending;
 pub use status::{Status, Subscriber};
 pub use subscription::{Delivery, Subscription};
 pub use types::{Action, List, Listed, NewAccount, RecordWrite, WriteBatch, WriteResult, Written};
-pub use verify::{Verified, verify};
+pub use verify::{Secrets, Verified, verify};
 pub use worker::{Running, Worker};

@@ -167,8 +167,7 @@ pub(crate) fn begin_store(
     let opening = Store::opening(Arc::clone(disk), &paths.store(), OwnerId::PDS, options.store.clone())?;
     let state = match opening.meta() {
         meta if meta.is_empty() && opening.applied() == 0 => State::default(),
-        meta => State::decode_rest(meta.clone())
-            .map_err(|error| OpenError::Damaged { path: paths.store(), what: error.to_string() })?,
+        meta => State::decode_rest(meta.clone()).map_err(layout::damaged(paths.store()))?,
     };
     Ok((opening, state))
 }

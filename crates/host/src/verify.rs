@@ -4,20 +4,23 @@ use crate::backup;
 use crate::blocks::{AccountBlocks, tree};
 use crate::error::{OpenError, ReadError};
 use crate::files;
-use crate::layout::{Paths, damaged, decode_layout, read_floor};
+use crate::layout::{Paths, check_key, damaged, decode_layout, read_floor};
 use crate::open::{begin_store, load, load_object, share};
 use crate::options::{Options, Seams};
 use crate::shared::{EVENTS, Fault, Shared};
+use crate::turn::key;
 use crate::windows::Windows;
 use crate::witness::Witnesses;
 use bytes::{Bytes, BytesMut};
 use highwater_base::codec::{DecodeError, Reader};
+use highwater_disk::{Disk, OverlayDisk};
 use highwater_pds::record::decode_event;
 use highwater_pds::{Account, Head};
 use highwater_repo::key::PublicKey;
 use highwater_repo::mst::{Step, TreeError, Walk};
 use highwater_repo::{Blocks as _, Commit, data};
 use highwater_store::{LogError, LogSource};
+use highwater_wal::Log;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -36,8 +39,22 @@ pub struct Verified {
     pub frames: u64,
     /// Blobs.
     pub blobs: u64,
+    /// The highest number of the stream that may have been given out.
+    pub ceiling: u64,
+    /// Whether keys and secrets can be used.
+    pub secrets: Secrets,
     /// What is wrong; nothing, if the directory is whole.
     pub faults: Vec<String>,
+}
+
+/// What is known of keys of accounts and of the session secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Secrets {
+    /// None of them was looked at: they are encrypted under this key, and no key was given.
+    #[default]
+    Unchecked,
+    /// So many were opened, and each key is the one that its account's document names; those that are not are faults.
+    Opened(u64),
 }
 
 /// A copy has no log, and nothing of it lies there.
@@ -49,38 +66,28 @@ impl LogSource for NoLog {
     }
 }
 
-/// Reads all of a directory: that of a server that is stopped, or a copy. Nothing of it changes but what a start tidies up.
+/// Reads all of a directory: that of a server that is stopped, or a copy. Nothing of it changes, and it may lie on a disk that takes no
+/// writes. Without a key, what is encrypted under one is not looked at.
 /// # Errors
-/// [`OpenError`] if it cannot be opened at all, which is worse than any fault.
+/// [`OpenError`] if it cannot be opened at all, which is worse than any fault; `Key` if the key is not the one that it is bound to.
 pub fn verify(options: Options, seams: Seams) -> Result<Verified, OpenError> {
     let paths = Paths::new(&options.directory);
-    let disk = Arc::clone(&seams.disk);
+    let disk: Arc<dyn Disk> = Arc::new(OverlayDisk::new(seams.disk));
+    let seams = Seams { disk: Arc::clone(&disk), ..seams };
     let layout = paths.layout();
     let Some(bytes) = files::read(&*disk, &layout).map_err(OpenError::io(&layout))? else {
         return Err(OpenError::NoLayout { path: paths.directory, name: "nothing".into() });
     };
-    decode_layout(&bytes).map_err(damaged(layout))?;
+    let bound = decode_layout(&bytes).map_err(damaged(layout))?;
+    let key = seams.sealer.as_ref().map(|sealer| sealer.id());
+    if key.is_some() {
+        check_key(bound, key)?;
+    }
     let floor = read_floor(&*disk, &paths)?;
-    let copied = backup::read_note(&*disk, &paths)?.is_some();
-    let copied = copied && !disk.exists(&paths.log()).map_err(OpenError::io(&paths.log()))?;
-    let mut verified = Verified::default();
     // Held to the end: a server that runs keeps this from beginning, and this one from starting.
-    let mut log = None;
-    let (shared, lsn) = if copied {
-        let (opening, mut state) = begin_store(&disk, &paths, &options)?;
-        let applied = opening.applied();
-        let store = opening.load(&mut |visited| load_object(&mut state, visited))?;
-        let reader = store.reader(NoLog);
-        (share(options, seams, (state, store, reader), Witnesses::default())?, applied)
-    } else {
-        let loaded = load(&disk, &paths, &options, 0)?;
-        let reader = loaded.store.reader(loaded.log.reader());
-        let found = (share(options, seams, (loaded.state, loaded.store, reader), Witnesses::default())?, loaded.lsn);
-        log = Some(loaded.log);
-        found
-    };
-    verified.lsn = lsn;
-    if floor > shared.state().sequence.ceiling() {
+    let (shared, lsn, log) = read(options, seams, &disk, &paths)?;
+    let mut verified = Verified { lsn, ceiling: shared.state().sequence.ceiling(), ..Verified::default() };
+    if floor > verified.ceiling {
         verified.faults.push(format!("the file of the floor says {floor}, which is above every number of the stream"));
     }
     frames(&shared, &mut verified);
@@ -95,8 +102,53 @@ pub fn verify(options: Options, seams: Seams) -> Result<Verified, OpenError> {
         }
     }
     blobs(&shared, &mut verified);
+    if bound.is_none() || key.is_some() {
+        secrets(&shared, &accounts, &mut verified);
+    }
     drop(log);
     Ok(verified)
+}
+
+/// Opens what there is: a copy without a log, or a server's directory with its log, which is returned.
+fn read(
+    options: Options,
+    seams: Seams,
+    disk: &Arc<dyn Disk>,
+    paths: &Paths,
+) -> Result<(Arc<Shared>, u64, Option<Log>), OpenError> {
+    let copied = backup::read_note(&**disk, paths)?.is_some();
+    if copied && !disk.exists(&paths.log()).map_err(OpenError::io(&paths.log()))? {
+        let (opening, mut state) = begin_store(disk, paths, &options)?;
+        let applied = opening.applied();
+        let store = opening.load(&mut |visited| load_object(&mut state, visited))?;
+        let reader = store.reader(NoLog);
+        return Ok((share(options, seams, (state, store, reader), Witnesses::default())?, applied, None));
+    }
+    let loaded = load(disk, paths, &options, 0)?;
+    let reader = loaded.store.reader(loaded.log.reader());
+    let shared = share(options, seams, (loaded.state, loaded.store, reader), Witnesses::default())?;
+    Ok((shared, loaded.lsn, Some(loaded.log)))
+}
+
+/// Opens every secret: a directory whose keys nobody can use is lost, however whole its records are.
+fn secrets(shared: &Shared, accounts: &[Account], verified: &mut Verified) {
+    let mut opened = 0;
+    for account in accounts.iter().filter(|account| !account.standing.erased) {
+        let slot = shared.slots.get(account.id);
+        match key(shared, &slot, account) {
+            Ok(key) if key.public().multibase() == account.key.public => opened += 1,
+            Ok(_) => verified.faults.push(format!("{}: its key is not the one that its document names", account.did)),
+            Err(error) => verified.faults.push(format!("{}: {error}", account.did)),
+        }
+    }
+    match shared.state().session_secret.clone() {
+        Some((sealed, secret)) if shared.unseal(sealed, &secret).is_none() => {
+            verified.faults.push("the secret of session tokens cannot be decrypted".into());
+        }
+        Some(_) => opened += 1,
+        None => {}
+    }
+    verified.secrets = Secrets::Opened(opened);
 }
 
 /// Goes through every frame that is kept.

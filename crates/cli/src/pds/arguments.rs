@@ -84,6 +84,8 @@ pub enum PdsCommand {
         target: Target,
     },
     /// Put a backup of the accounts into a stopped server's data directory that has none, and mark it as restored
+    ///
+    /// The whole backup is read and checked first; one that is damaged is refused, and nothing is changed.
     Restore {
         /// The backup's folder
         backup: PathBuf,
@@ -96,11 +98,17 @@ pub enum PdsCommand {
         /// The highest number of the stream that anybody is known to have got of the lost run
         #[arg(long, value_name = "NUMBER")]
         min_seq: Option<u64>,
+        /// The file with the key under which secrets are stored, if they are: they are checked, too
+        #[arg(long, value_name = "FILE", env = "HIGHWATER_PDS_ENCRYPTION_FILE")]
+        encryption_file: Option<PathBuf>,
         /// Print what was restored as JSON
         #[arg(long)]
         json: bool,
     },
     /// Read a backup of the accounts, or a stopped server's, from its first byte to its last, and check all of it
+    ///
+    /// Nothing of it is changed: it may lie on a disk that takes no writes. Keys and secrets that are encrypted are checked only with the file
+    /// of their key.
     Verify {
         /// The backup's folder, or a data directory
         directory: PathBuf,

@@ -34,8 +34,9 @@ pub fn run(command: PdsCommand) -> Result<()> {
             restored::forget(&data, restored::lost(None, min_seq)?.min_seq, yes, json)
         }
         PdsCommand::Backup { to, target } => stored::backup(&to, &target),
-        PdsCommand::Restore { backup, data, min_rev, min_seq, json } => {
-            stored::restore(&backup, &data, &restored::lost(min_rev.as_deref(), min_seq)?, json)
+        PdsCommand::Restore { backup, data, min_rev, min_seq, encryption_file, json } => {
+            let lost = restored::lost(min_rev.as_deref(), min_seq)?;
+            stored::restore(&backup, &data, &lost, encryption_file.as_deref(), json)
         }
         PdsCommand::Verify { directory, encryption_file, json } => {
             stored::verify(&directory, encryption_file.as_deref(), json)

@@ -38,7 +38,9 @@ pub struct Lost {
 pub fn lost(min_rev: Option<&str>, min_seq: Option<u64>) -> Result<Lost> {
     let highest = SEQ_MAX - RESTORE_RAISE - 1;
     if let Some(seq) = min_seq.filter(|seq| *seq > highest) {
-        let words = format!("--min-seq: above {seq} there is no room for a restore: numbers end at 2^53, and {highest} is the last to be named");
+        let words = format!(
+            "--min-seq: above {seq} there is no room for a restore: numbers end at 2^53, and {highest} is the last to be named"
+        );
         return Err(exit::with(Status::Wrong, words));
     }
     Ok(Lost { min_rev: revision(min_rev)?, min_seq })

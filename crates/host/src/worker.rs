@@ -24,11 +24,18 @@ pub(crate) const BATCH_TURNS: usize = 256;
 /// How often the writer looks at what is due by the clock while nothing else happens.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Bytes of the log that everything but locks and their like leaves when the disk is full, a sixty-fourth of a segment: 250 locks
-/// with segments of 64 MiB, each in a page of its own. Nobody but the operator can use them up.
-const RESERVED_BYTES_MAX: u64 = 1 << 20;
-/// With small segments: sixteen locks, and the ends of two batches.
-const RESERVED_BYTES_MIN: u64 = 72 << 10;
+/// Bytes of the log that a lock takes: a page of its own.
+const LOCK_BYTES: u64 = 4 << 10;
+/// Locks for which room is kept on a full disk at the least, and the ends of two batches.
+const RESERVED_LOCKS_MIN: u64 = 18;
+
+/// Bytes of the log that everything but locks and their like leaves when the disk is full: room for one lock of each account, as far as a
+/// quarter of a segment goes, 4,000 of 64 MiB. Whether there is a next segment is known before less is left of this one. Nobody but the
+/// operator can use them up.
+fn reserved_bytes(accounts: u64, segment_bytes: u64) -> u64 {
+    let most = (segment_bytes / 4).max(RESERVED_LOCKS_MIN * LOCK_BYTES);
+    ((accounts + RESERVED_LOCKS_MIN) * LOCK_BYTES).min(most)
+}
 
 /// The one writer. In production [`Worker::spawn`] gives it a thread; a simulator calls [`Worker::run_once`].
 pub struct Worker {
@@ -218,8 +225,11 @@ impl Worker {
 
     /// Whether what room there is on a full disk is kept for locks and their like.
     fn is_reserved(&self, turn: &Turn) -> bool {
-        let reserved = (self.shared.options.log.segment_bytes / 64).clamp(RESERVED_BYTES_MIN, RESERVED_BYTES_MAX);
-        !turn.urgent && self.log.room().is_some_and(|room| room < turn.bytes() as u64 + reserved)
+        let reserved = || {
+            let accounts = self.shared.state().accounts.len() as u64;
+            reserved_bytes(accounts, self.shared.options.log.segment_bytes)
+        };
+        !turn.urgent && self.log.room().is_some_and(|room| room < turn.bytes() as u64 + reserved())
     }
 
     fn frame(&self, payload: Bytes, ahead: usize) -> Frame {

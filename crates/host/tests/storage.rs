@@ -164,6 +164,28 @@ fn an_owner_cannot_use_up_the_room_that_is_kept_for_locks() {
     }
 }
 
+/// Room for 250 locks was kept whatever there was to be locked: of a server with more accounts than that, an operator could stop some.
+#[test]
+fn every_account_can_be_locked_on_a_full_disk() {
+    let mut large = options();
+    large.log.segment_bytes = 4 << 20;
+    large.log.log_bytes_max = 64 << 20;
+    large.log.spare_segments_max = 1;
+    let mut server = Server::with(&SimDisk::new(12), &SetClock::new(), large);
+    let accounts: Vec<_> = (0..220).map(|_| server.account()).collect();
+    server.disk.set_capacity(Some(server.disk.used_bytes()));
+    for bytes in [40_000, 400] {
+        let refused = (0..10_000)
+            .find(|n| server.try_write(accounts[0], vec![put(&format!("{bytes}-{n}"), &"z".repeat(bytes))]).is_err());
+        assert!(refused.is_some(), "the disk is full at some time");
+    }
+    for account in accounts {
+        let pending = server.host.change(account, Change::Lock);
+        assert_eq!(server.settle(pending), Ok(true), "account {}", account.0);
+        assert!(server.host.head(account).is_err());
+    }
+}
+
 #[test]
 fn a_lock_bites_even_if_no_frame_can_be_numbered_and_is_told_by_none() {
     let mut server = Server::new(2);

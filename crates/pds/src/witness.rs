@@ -20,17 +20,19 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// What there is to remember of a state that is durable, beside what is remembered already. Numbers of a run that is lost stay,
-    /// though the state knows nothing of them.
+    /// What there is to remember of a state that is durable, beside what is remembered already. What a lost run handed out stays, though
+    /// the state knows nothing of it; its accounts are over once a restore went above its numbers.
     #[must_use]
     pub fn of(state: &State, before: Option<Self>) -> Self {
         let before = before.unwrap_or_default();
         let rev = state.accounts.values().filter_map(|account| account.head).map(|head| head.rev).max();
+        let account = state.next_account().0.saturating_sub(1);
+        let is_ahead = state.sequence.ceiling() > before.seq;
         Self {
             nonce: state.boot_nonce,
             seq: before.seq.max(state.sequence.ceiling()),
             rev: before.rev.max(rev),
-            account: before.account.max(state.next_account().0.saturating_sub(1)),
+            account: if is_ahead { account } else { before.account.max(account) },
         }
     }
 

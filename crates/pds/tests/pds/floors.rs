@@ -217,7 +217,13 @@ fn what_a_witness_remembers_is_never_less_than_before() {
     assert_eq!(boot::warnings(&server.state, [after], Micros(BEGIN)), [Warning::WitnessDiffers]);
     let lost = Lost::new(&server.state, &Marker::default(), Some(after), None);
     assert_eq!((lost.seq, lost.rev), (99, before.rev));
+    // A restore that went above all of it is the end of the lost run's accounts, and not of its revisions.
+    let mut restored = server.state.clone();
+    restored.sequence.raise(lost.seq + RESTORE_RAISE);
+    let after = Witness::of(&restored, Some(before));
+    assert_eq!(after, Witness { nonce: 7, seq: 99 + RESTORE_RAISE, rev: before.rev, account: 0 });
+    assert!(after.knows(&restored));
     let named = highwater_repo::Tid::new(BEGIN - 1, 0);
     let marker = Marker { rev_min: Some(named), ..Marker::default() };
-    assert_eq!(Lost::new(&server.state, &marker, Some(after), None).rev, Some(named), "the operator's word counts");
+    assert_eq!(Lost::new(&server.state, &marker, Some(before), None).rev, Some(named), "the operator's word counts");
 }

@@ -6,11 +6,15 @@ use highwater_consumer::Follower;
 use highwater_consumer::follower::Output;
 use highwater_pds::lifecycle::{Announce, Change};
 use highwater_pds::restore::Marker;
-use highwater_pds::{Position, State};
+use highwater_pds::{Position, State, Witness};
 use highwater_repo::Tree;
 use highwater_repo::mst::{Step, Walk};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+use std::collections::VecDeque;
+
+/// Copies that are kept at once.
+const COPIES: usize = 3;
 
 #[derive(Debug, Clone, Copy)]
 enum Doing {
@@ -23,8 +27,8 @@ enum Doing {
     Boot(Option<usize>),
     Checkpoint,
     Copy,
-    /// The copy is put back, with a marker; the follower may have read everything of the run that is lost.
-    PutBack(bool),
+    /// One of the newest copies is put back, with a marker; the follower may have read everything of the run that is lost.
+    PutBack(usize, bool),
     Follow,
     Seconds(u64),
 }
@@ -56,7 +60,7 @@ fn step() -> impl Strategy<Value = Doing> {
         4 => proptest::option::of(0..8usize).prop_map(Doing::Boot),
         2 => Just(Doing::Checkpoint),
         2 => Just(Doing::Copy),
-        2 => any::<bool>().prop_map(Doing::PutBack),
+        2 => (0..COPIES, any::<bool>()).prop_map(|(copy, followed)| Doing::PutBack(copy, followed)),
         3 => Just(Doing::Follow),
         2 => (1..100u64).prop_map(Doing::Seconds),
     ]
@@ -64,7 +68,8 @@ fn step() -> impl Strategy<Value = Doing> {
 
 struct World {
     server: Server,
-    copy: Option<(crate::server::Directory, usize)>,
+    /// Copies that are kept, of any run.
+    copies: VecDeque<(crate::server::Directory, usize)>,
     names: Vec<String>,
     follower: Follower,
 }
@@ -108,21 +113,21 @@ impl World {
                 assert_eq!(self.server.directory.log.len(), before, "a start where nothing changed stores nothing");
             }
             Doing::Checkpoint => self.server.checkpoint(),
-            Doing::Copy => self.copy = Some((self.server.directory.clone(), self.names.len())),
-            Doing::PutBack(followed) => {
-                let Some((copy, names)) = self.copy.clone() else { return };
+            Doing::Copy => {
+                self.copies.push_front((self.server.directory.clone(), self.names.len()));
+                self.copies.truncate(COPIES);
+            }
+            Doing::PutBack(copy, followed) => {
+                let Some((copy, names)) = self.copies.get(copy).cloned() else { return };
                 if followed {
                     self.server.follow(&mut self.follower);
                 }
                 // To copy a volume back takes a while.
                 self.server.now = self.server.now.plus_seconds(120);
-                // Whoever lost the newest accounts gets no name of theirs again.
-                self.names.truncate(names);
+                self.names = (0..names).map(|name| format!("n{name}")).collect();
                 self.server.directory = copy;
                 self.server.directory.marker = Some(Marker::default());
                 self.do_step(Doing::Boot(Some(2)));
-                self.names.resize(6, "nobody".to_owned());
-                self.names.retain(|name| name != "nobody");
             }
             Doing::Follow => drop(self.server.follow(&mut self.follower)),
             Doing::Seconds(seconds) => self.server.now = self.server.now.plus_seconds(seconds),
@@ -209,7 +214,8 @@ fn lives(cases: u32, max_shrink_iters: u32) -> Result<(), u32> {
     let lived = std::cell::Cell::new(0);
     let result = runner.run(&proptest::collection::vec(step(), 1..60), |steps| {
         lived.set(lived.get() + 1);
-        let mut world = World { server: Server::new(), copy: None, names: Vec::new(), follower: follower() };
+        let (server, follower) = (Server { witness: Some(Witness::default()), ..Server::new() }, follower());
+        let mut world = World { server, copies: VecDeque::new(), names: Vec::new(), follower };
         steps.into_iter().for_each(|step| world.do_step(step));
         world.settled();
         Ok(())

@@ -56,9 +56,8 @@ pub fn run(arguments: BackupArguments) -> Result<()> {
             "streams": verified.streams,
             "absent": manifest.absent,
             "faults": verified.faults,
-            "pds": left_out.as_ref().map(|LeftOut { accounts, instead }| {
-                json!({ "included": false, "accounts": accounts, "instead": instead })
-            }),
+            "pds_accounts": left_out.as_ref().map_or(Some(0), |left_out| left_out.accounts),
+            "pds_instead": left_out.as_ref().map(|left_out| &left_out.instead),
         }))?;
     } else {
         let mut rows = vec![

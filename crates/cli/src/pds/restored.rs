@@ -10,6 +10,7 @@ use highwater_host::layout::Paths;
 use highwater_pds::sequence::{RESTORE_RAISE, SEQ_MAX};
 use highwater_repo::Tid;
 use serde::Serialize;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// What `--json` prints.
@@ -134,7 +135,7 @@ pub fn forget(data: &Path, min_seq: Option<u64>, yes: bool, json: bool) -> Resul
     })?;
     let id = format!("{id:016x}");
     if json {
-        return output::json(&Report { directory, id, min_rev: None, min_seq, replaced: false });
+        return output::json(&json!({ "directory": directory, "id": id, "min_seq": min_seq }));
     }
     println!(
         "{}: the next start makes an empty server of it, whose numbers go on above those that are remembered. Then: highwater pds announce",

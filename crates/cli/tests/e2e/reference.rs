@@ -152,6 +152,7 @@ fn every_command_prints_the_members_that_the_page_names_and_no_others() {
     fs::create_dir(&moved).expect("a folder");
     check.run("pds restore", &[text(&folder.path().join("pds-backup")), "--data", text(&moved)], b"").ok();
     check.run("pds verify", &[text(&server.data)], b"").ok();
+    check.run("pds forget", &["--data", text(&folder.path().join("given-up")), "--yes"], b"").ok();
     check.run("mark-restored", &["--data", text(&server.data)], b"").ok();
     assert_eq!(check.seen, check.documented.keys().cloned().collect(), "commands on the page that were not run");
 }

@@ -10,7 +10,7 @@ use highwater_pds::Account;
 use highwater_pds::account::Extent;
 use highwater_repo::cid::CID_BYTES;
 use highwater_repo::mst::TreeError;
-use highwater_repo::{Blocks, Cid, Tree};
+use highwater_repo::{Blocks, Cid, Tid, Tree};
 use std::cell::RefCell;
 
 /// Bytes of an object that are looked through at a time.
@@ -57,6 +57,16 @@ impl<'a> AccountBlocks<'a> {
 
     fn place(&self, cid: &Cid) -> Option<Place> {
         lock(&self.slot.index).as_ref().and_then(|index| index.get(cid))
+    }
+
+    /// As [`Index::known_below`].
+    pub fn known_below(&self, rev: Tid) -> Option<u64> {
+        lock(&self.slot.index).as_ref().and_then(|index| index.known_below(rev))
+    }
+
+    /// Whether a block lies below an offset.
+    pub fn lies_below(&self, cid: &Cid, offset: u64) -> bool {
+        self.place(cid).is_some_and(|place| place.offset < offset)
     }
 
     fn fetch(&self, cid: &Cid, place: Place) -> Result<Bytes, Fault> {

@@ -1,39 +1,65 @@
 //! Whole repositories as archives, made while they are read.
 //!
-//! Identical exports that run at once are one: the first to need a chunk makes it, the others take it.
+//! Identical exports that run at once are one: the first to need a chunk makes it, the others take it. It is counted for one of
+//! those who read it, who is the first of them that is still there: whoever joins and then reads slowly holds a place of its own.
 
 use crate::blocks::{AccountBlocks, tree};
 use crate::error::ReadError;
+use crate::host::Host;
+use crate::share::Shares;
 use crate::shared::Shared;
 use crate::slot::{Slot, lock};
 use crate::windows::Windows;
 use bytes::Bytes;
 use highwater_pds::{AccountId, Head};
+use highwater_repo::{Cid, Tid};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of a chunk at the least, but for the last one.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Bytes of chunks that are kept for others to join. A larger archive keeps only what somebody has yet to take.
 const SHARED_BYTES_MAX: usize = 32 << 20;
-/// How long an export waits for a place.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// What of a repository is wanted, and by whom.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Only what is newer than this revision, as far as that is known; everything otherwise.
+    pub since: Option<Tid>,
+    /// For whom it counts: nobody holds more places than are left for others.
+    pub whose: IpAddr,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self { since: None, whose: Ipv4Addr::UNSPECIFIED.into() }
+    }
+}
 
 /// The exports that run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Exports {
     running: Mutex<Running>,
     freed: Condvar,
 }
 
-#[derive(Debug, Default)]
+/// What makes exports identical: the commit, and since when.
+type Key = (AccountId, Cid, Option<Tid>);
+
+#[derive(Debug)]
 struct Running {
-    count: usize,
-    exports: BTreeMap<(AccountId, highwater_repo::Cid), Weak<Common>>,
+    places: Shares<IpAddr>,
+    exports: BTreeMap<Key, Weak<Common>>,
+}
+
+impl Exports {
+    pub fn new(exports_max: usize) -> Self {
+        let running = Running { places: Shares::new(exports_max.max(1)), exports: BTreeMap::new() };
+        Self { running: Mutex::new(running), freed: Condvar::new() }
+    }
 }
 
 /// What identical exports share.
@@ -46,15 +72,26 @@ struct Common {
 
 struct Made {
     export: highwater_repo::export::Export,
+    /// Blocks below this offset are known to its readers.
+    known_below: u64,
+    /// For whom it counts.
+    whose: IpAddr,
     windows: RefCell<Windows>,
     /// Chunks from number `first` on.
     chunks: VecDeque<Bytes>,
     first: usize,
     kept_bytes: usize,
     complete: bool,
-    /// The chunk that each reader needs next.
-    readers: BTreeMap<u64, usize>,
+    readers: BTreeMap<u64, ReaderOf>,
     next_reader: u64,
+}
+
+/// One who reads an export.
+#[derive(Clone, Copy)]
+struct ReaderOf {
+    whose: IpAddr,
+    /// The chunk that it needs next.
+    next: usize,
 }
 
 /// A repository on its way to somebody. Each call of [`Export::chunk`] may read the disk.
@@ -77,85 +114,88 @@ impl std::fmt::Debug for Export {
 }
 
 /// Begins the export of an account's newest commit, or joins one that has everything yet.
-pub(crate) fn begin(shared: &Arc<Shared>, id: AccountId) -> Result<Export, ReadError> {
+pub(crate) fn begin(host: &Host, id: AccountId, wanted: Wanted) -> Result<Export, ReadError> {
+    let shared = &host.shared;
     let slot = shared.slots.get(id);
-    let head = crate::read::served(shared, id)?.0;
-    let key = (id, head.commit);
-    let mut running = lock(&shared.exports.running);
-    loop {
-        if let Some(common) = running.exports.get(&key).and_then(Weak::upgrade) {
-            // Not under the lock: it may be the last one that holds it.
-            drop(running);
-            if let Some(export) = join(common) {
-                return Ok(export);
-            }
-            running = lock(&shared.exports.running);
-        }
-        if running.count < shared.options.exports_max.max(1) {
-            break;
-        }
-        let (guard, timeout) =
-            shared.exports.freed.wait_timeout(running, PATIENCE).unwrap_or_else(PoisonError::into_inner);
-        running = guard;
-        if timeout.timed_out() {
-            return Err(ReadError::Busy);
-        }
+    let key = (id, host.served(id)?.0.commit, wanted.since);
+    if let Some(export) = place(shared, &key, wanted.whose)? {
+        return Ok(export);
     }
-    running.count += 1;
-    running.exports.retain(|_, export| export.strong_count() > 0);
-    drop(running);
     // From here on blocks that this commit needs stay where they are.
     slot.exports.fetch_add(1, Ordering::AcqRel);
-    let made = open(shared, &slot, id);
-    let (head, export, used) = match made {
-        Ok(made) => made,
+    let (head, made) = match open(host, &slot, wanted) {
+        Ok(opened) => opened,
         Err(error) => {
             slot.exports.fetch_sub(1, Ordering::AcqRel);
-            release(shared);
+            release(shared, wanted.whose);
             return Err(error);
         }
     };
+    let common = Arc::new(Common { shared: Arc::clone(shared), slot, head, made: Mutex::new(made) });
+    lock(&shared.exports.running).exports.insert((id, head.commit, wanted.since), Arc::downgrade(&common));
+    Ok(Export { common, reader: 0, next: 0 })
+}
+
+/// Waits until there is a place, which is then taken, or an identical export to join.
+fn place(shared: &Shared, key: &Key, whose: IpAddr) -> Result<Option<Export>, ReadError> {
+    let exports = &shared.exports;
+    let until = Instant::now() + Duration::from_millis(shared.options.export_wait_ms_max);
+    let mut running = lock(&exports.running);
+    loop {
+        if let Some(common) = running.exports.get(key).and_then(Weak::upgrade) {
+            // Not under the lock: it may be the last one that holds it.
+            drop(running);
+            if let Some(export) = join(common, whose) {
+                return Ok(Some(export));
+            }
+            running = lock(&exports.running);
+        }
+        if running.places.take(whose, 1).is_ok() {
+            running.exports.retain(|_, export| export.strong_count() > 0);
+            return Ok(None);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ReadError::Busy);
+        }
+        running = exports.freed.wait_timeout(running, left).unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+fn open(host: &Host, slot: &Arc<Slot>, wanted: Wanted) -> Result<(Head, Made), ReadError> {
+    let shared = &host.shared;
+    let (head, row) = host.served(slot.id)?;
+    let blocks = AccountBlocks::open(shared, slot, row.blocks)?;
+    let commit = blocks.get(&head.commit)?;
+    let tree = tree(shared, slot, &row)?;
     let made = Made {
-        export,
-        windows: RefCell::new(Windows::new(used)),
+        export: highwater_repo::export::Export::new(&head.commit, &commit, &tree),
+        known_below: wanted.since.and_then(|since| blocks.known_below(since)).unwrap_or_default(),
+        whose: wanted.whose,
+        windows: RefCell::new(Windows::new(row.blocks.front..row.blocks.end)),
         chunks: VecDeque::new(),
         first: 0,
         kept_bytes: 0,
         complete: false,
-        readers: BTreeMap::from([(0, 0)]),
+        readers: BTreeMap::from([(0, ReaderOf { whose: wanted.whose, next: 0 })]),
         next_reader: 1,
     };
-    let common = Arc::new(Common { shared: Arc::clone(shared), slot, head, made: Mutex::new(made) });
-    lock(&shared.exports.running).exports.insert((id, head.commit), Arc::downgrade(&common));
-    Ok(Export { common, reader: 0, next: 0 })
+    Ok((head, made))
 }
 
-fn open(
-    shared: &Arc<Shared>,
-    slot: &Arc<Slot>,
-    id: AccountId,
-) -> Result<(Head, highwater_repo::export::Export, Range<u64>), ReadError> {
-    let (head, row) = crate::read::served(shared, id)?;
-    let blocks = AccountBlocks::open(shared, slot, row.blocks)?;
-    let commit = blocks.get(&head.commit)?;
-    let tree = tree(shared, slot, &row)?;
-    let export = highwater_repo::export::Export::new(&head.commit, &commit, &tree);
-    Ok((head, export, row.blocks.front..row.blocks.end))
-}
-
-fn release(shared: &Shared) {
-    lock(&shared.exports.running).count -= 1;
+fn release(shared: &Shared, whose: IpAddr) {
+    lock(&shared.exports.running).places.give(&whose, 1);
     shared.exports.freed.notify_all();
 }
 
-fn join(common: Arc<Common>) -> Option<Export> {
+fn join(common: Arc<Common>, whose: IpAddr) -> Option<Export> {
     let mut made = lock(&common.made);
     if made.first > 0 {
         return None;
     }
     let reader = made.next_reader;
     made.next_reader += 1;
-    made.readers.insert(reader, 0);
+    made.readers.insert(reader, ReaderOf { whose, next: 0 });
     drop(made);
     Some(Export { common, reader, next: 0 })
 }
@@ -179,10 +219,12 @@ impl Export {
             }
             let extent = common.shared.state().accounts.get(&common.slot.id).map(|account| account.blocks);
             let blocks = AccountBlocks::open(&common.shared, &common.slot, extent.unwrap_or_default())?;
-            let Made { export, windows, .. } = &mut *made;
+            let Made { export, windows, known_below, .. } = &mut *made;
             let blocks = blocks.through(windows);
             let mut chunk = Vec::with_capacity(CHUNK_BYTES + (64 << 10));
-            let more = export.fill(&mut chunk, CHUNK_BYTES, &blocks).map_err(|error| blocks.explain(error))?;
+            let known = |cid: &Cid| *known_below > 0 && blocks.lies_below(cid, *known_below);
+            let more = export.fill_unknown(&mut chunk, CHUNK_BYTES, &blocks, known);
+            let more = more.map_err(|error| blocks.explain(error))?;
             made.complete = !more;
             if chunk.is_empty() {
                 return Ok(None);
@@ -193,7 +235,9 @@ impl Export {
         let at = self.next - made.first;
         let chunk = made.chunks[at].clone();
         self.next += 1;
-        made.readers.insert(self.reader, self.next);
+        if let Some(reader) = made.readers.get_mut(&self.reader) {
+            reader.next = self.next;
+        }
         made.forget();
         Ok(Some(chunk))
     }
@@ -202,7 +246,7 @@ impl Export {
 impl Made {
     /// Lets chunks go that nobody needs any more, once there are many.
     fn forget(&mut self) {
-        let slowest = self.readers.values().copied().min().unwrap_or(usize::MAX);
+        let slowest = self.readers.values().map(|reader| reader.next).min().unwrap_or(usize::MAX);
         while self.kept_bytes > SHARED_BYTES_MAX && self.first < slowest {
             let Some(chunk) = self.chunks.pop_front() else { break };
             self.kept_bytes -= chunk.len();
@@ -216,12 +260,20 @@ impl Drop for Export {
         let mut made = lock(&self.common.made);
         made.readers.remove(&self.reader);
         made.forget();
+        let (before, now) = (made.whose, made.readers.values().next().map(|reader| reader.whose));
+        if let Some(now) = now.filter(|now| *now != before) {
+            made.whose = now;
+            let exports = &self.common.shared.exports;
+            lock(&exports.running).places.pass(&before, now, 1);
+            exports.freed.notify_all();
+        }
     }
 }
 
 impl Drop for Common {
     fn drop(&mut self) {
         self.slot.exports.fetch_sub(1, Ordering::AcqRel);
-        release(&self.shared);
+        let whose = self.made.get_mut().unwrap_or_else(PoisonError::into_inner).whose;
+        release(&self.shared, whose);
     }
 }

@@ -14,6 +14,8 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Host {
     pub(crate) shared: Arc<Shared>,
+    /// Reads through this handle are the owner's.
+    pub(crate) owner: bool,
 }
 
 impl std::fmt::Debug for Host {
@@ -27,6 +29,12 @@ pub(crate) fn stopped<T, E: From<Unsettled>>() -> Result<T, E> {
 }
 
 impl Host {
+    /// A handle whose reads are those of the owner of what is read: they are served while the account is deactivated.
+    #[must_use]
+    pub fn for_owner(&self) -> Self {
+        Self { owner: true, ..self.clone() }
+    }
+
     /// Looks at what is durable. Nothing is written while this runs: be brief, and do not look again within.
     pub fn state<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.shared.state())

@@ -1,8 +1,9 @@
 //! Where an account's blocks lie: by a short hash of their names, in one object of the store.
 
-use highwater_repo::Cid;
+use bytes::Bytes;
 use highwater_repo::car::{CarError, Sections};
 use highwater_repo::cid::CID_BYTES;
+use highwater_repo::{Cid, Commit, Tid};
 use std::collections::BTreeMap;
 
 /// Bytes of a block at the most, in bits of an entry. Blocks are below 2 MiB.
@@ -38,6 +39,17 @@ fn short(cid: &Cid) -> u64 {
     bytes.last_chunk::<8>().map_or(0, |tail| u64::from_le_bytes(*tail))
 }
 
+/// How the block of a commit begins: a map of six, the first of which is `did`. A record names its type and has another form.
+const COMMIT_START: &[u8] = b"\xa6\x63did";
+
+/// The revision of a commit's block; `None` of any other.
+fn commit_rev(block: &[u8]) -> Option<Tid> {
+    if !block.starts_with(COMMIT_START) {
+        return None;
+    }
+    Commit::decode(Bytes::copy_from_slice(block)).ok().map(|commit| commit.rev)
+}
+
 /// Entries that were added last, before they join the sorted ones: a merge costs one pass over all.
 const RECENT_MIN: usize = 512;
 
@@ -46,6 +58,8 @@ const RECENT_MIN: usize = 512;
 pub(crate) struct Index {
     sorted: Vec<(u64, u64)>,
     recent: BTreeMap<u64, u64>,
+    /// Commits as they were made: their revisions, and the offsets of their blocks, before which nothing of them was written.
+    commits: Vec<(Tid, u64)>,
     /// Entries below are of no use any more.
     front: u64,
     /// Up to here the object was looked through.
@@ -74,12 +88,29 @@ impl Index {
             let (cid, range) = section?;
             let place = Place { offset: start + range.start as u64, length: range.len() as u32 };
             self.recent.insert(short(&cid), place.pack());
+            // One that was written once more comes behind newer ones.
+            if let Some(rev) =
+                commit_rev(&sections[range]).filter(|rev| self.newest().is_none_or(|newest| newest < *rev))
+            {
+                self.commits.push((rev, place.offset));
+            }
         }
         self.end = start + sections.len() as u64;
         if self.recent.len() > RECENT_MIN + self.sorted.len() / 8 {
             self.merge();
         }
         Ok(())
+    }
+
+    fn newest(&self) -> Option<Tid> {
+        self.commits.last().map(|(rev, _)| *rev)
+    }
+
+    /// The offset below which every block of the newest commit's tree lies that stood in the tree of the commit with this revision,
+    /// or before it: what was written behind is newer, or was written once more. `None` if no such commit is known.
+    pub fn known_below(&self, rev: Tid) -> Option<u64> {
+        let at = self.commits.binary_search_by_key(&rev, |(rev, _)| *rev).ok()?;
+        Some(self.commits.get(at + 1).map_or(self.end, |(_, offset)| *offset))
     }
 
     fn merge(&mut self) {
@@ -97,12 +128,15 @@ impl Index {
             self.sorted.retain(|(_, packed)| Place::unpack(*packed).offset >= front);
             self.sorted.shrink_to_fit();
             self.recent.retain(|_, packed| Place::unpack(*packed).offset >= front);
+            // Of the last one below, everything that came later still lies behind what was written together.
+            let gone = self.commits.partition_point(|(_, offset)| *offset < front);
+            self.commits.drain(..gone.saturating_sub(1));
         }
     }
 
     /// Bytes of memory, about.
     pub fn bytes(&self) -> u64 {
-        (self.sorted.capacity() * 16 + self.recent.len() * 40) as u64
+        (self.sorted.capacity() * 16 + self.recent.len() * 40 + self.commits.capacity() * 16) as u64
     }
 }
 

@@ -77,7 +77,7 @@ impl Host {
             (figures.lsn, figures.log) = (worker.lsn, worker.log.metrics());
         }
         let boot = boot::run(&mut worker, replayed)?;
-        Ok((Self { shared }, worker, boot))
+        Ok((Self { shared, owner: false }, worker, boot))
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn share(
         queue: Default::default(),
         naming: Mutex::new(Naming::default()),
         naming_turn: Mutex::default(),
-        exports: Default::default(),
+        exports: crate::export::Exports::new(options.exports_max),
         figures: Mutex::default(),
         instant: AtomicU64::new(0),
         options,

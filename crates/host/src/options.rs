@@ -26,8 +26,11 @@ pub struct Options {
     pub checkpoint_seconds: u64,
     /// Bytes of memory that the places of blocks and the trees of all accounts may take together; idle ones leave first.
     pub memory_bytes_max: u64,
-    /// Repositories that are exported at once; identical exports count once.
+    /// Repositories that are exported at once, each with up to 32 MiB of memory; identical exports count once, and nobody gets more
+    /// of them than are left for others.
     pub exports_max: usize,
+    /// Milliseconds that an export waits for a place.
+    pub export_wait_ms_max: u64,
     /// Accounts of which relays accept frames from one host; more than these are warned of.
     pub account_limit: u64,
     /// A file outside the volume that remembers what was handed out, so that a volume which went back is noticed, and what it handed out
@@ -59,6 +62,7 @@ impl Options {
             checkpoint_seconds: 300,
             memory_bytes_max: 64 << 20,
             exports_max: 8,
+            export_wait_ms_max: 10_000,
             account_limit: 100,
             witness_path: None,
             witness_beside_path: None,

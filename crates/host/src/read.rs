@@ -2,25 +2,36 @@
 
 use crate::blocks::{AccountBlocks, tree};
 use crate::error::ReadError;
-use crate::export::{self, Export};
+use crate::export::{self, Export, Wanted};
 use crate::host::Host;
-use crate::shared::Shared;
 use crate::types::{List, Listed};
 use bytes::Bytes;
 use highwater_pds::{Account, AccountId, Head, Unserved};
-use highwater_repo::mst::Order;
+use highwater_repo::mst::{Order, Step, Walk};
 use highwater_repo::{Cid, Tree};
+use std::collections::BTreeSet;
 
-/// The newest commit of an account, and its row, if it is served.
-pub(crate) fn served(shared: &Shared, id: AccountId) -> Result<(Head, Account), Unserved> {
-    let state = shared.state();
-    let account = state.accounts.get(&id).ok_or(Unserved::NotFound)?;
-    account.served()?;
-    let head = account.head.ok_or(Unserved::NotFound)?;
-    Ok((head, account.clone()))
+/// How much a repository consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Its blocks: the commit, nodes of the tree, and records.
+    pub blocks: u64,
+    /// Its records, by their keys.
+    pub records: u64,
 }
 
 impl Host {
+    /// The newest commit of an account, and its row, if it is served to whoever reads through this handle.
+    pub(crate) fn served(&self, id: AccountId) -> Result<(Head, Account), Unserved> {
+        let state = self.shared.state();
+        let account = state.accounts.get(&id).ok_or(Unserved::NotFound)?;
+        if !(self.owner && account.owner_reads()) {
+            account.served()?;
+        }
+        let head = account.head.ok_or(Unserved::NotFound)?;
+        Ok((head, account.clone()))
+    }
+
     /// Does something with the tree and the blocks of an account's newest commit, which names every block that is read.
     fn with_tree<T>(
         &self,
@@ -38,7 +49,7 @@ impl Host {
     ) -> Result<T, ReadError> {
         let slot = self.shared.slots.get(id);
         let attempt = || {
-            let (head, row) = served(&self.shared, id)?;
+            let (head, row) = self.served(id)?;
             let tree = tree(&self.shared, &slot, &row)?;
             let blocks = AccountBlocks::open(&self.shared, &slot, row.blocks)?;
             read(&head, &tree, &blocks)
@@ -83,6 +94,27 @@ impl Host {
         self.with_tree(account, |_, tree, blocks| tree.collections(blocks).map_err(|error| blocks.explain(error)))
     }
 
+    /// How much the newest commit names.
+    /// # Errors
+    /// [`ReadError`].
+    pub fn counts(&self, account: AccountId) -> Result<Counts, ReadError> {
+        self.with_tree(account, |_, tree, blocks| {
+            let (mut walk, mut records, mut counts) =
+                (Walk::new(tree), BTreeSet::new(), Counts { blocks: 1, records: 0 });
+            while let Some(step) = walk.next(blocks).map_err(|error| blocks.explain(error))? {
+                match step {
+                    Step::Node(..) => counts.blocks += 1,
+                    Step::Record(_, cid) => {
+                        counts.records += 1;
+                        // Several keys may name one record.
+                        counts.blocks += u64::from(records.insert(cid));
+                    }
+                }
+            }
+            Ok(counts)
+        })
+    }
+
     /// Blocks of an account by their names, in this order.
     /// # Errors
     /// [`ReadError::NoBlock`] for the first that is not here.
@@ -105,15 +137,20 @@ impl Host {
     /// # Errors
     /// [`Unserved`].
     pub fn head(&self, account: AccountId) -> Result<Head, Unserved> {
-        served(&self.shared, account).map(|(head, _)| head)
+        self.served(account).map(|(head, _)| head)
     }
 
     /// The whole repository as an archive, of which this is the beginning. Waits for a place if many are exported.
-    ///
-    /// The protocol lets an export that asks for what is newer than a revision hold more; here it holds everything.
     /// # Errors
     /// [`ReadError`].
     pub fn export(&self, account: AccountId) -> Result<Export, ReadError> {
-        export::begin(&self.shared, account)
+        export::begin(self, account, Wanted::default())
+    }
+
+    /// As [`Self::export`], of what is wanted of it: since a revision that is not known here, everything.
+    /// # Errors
+    /// [`ReadError`].
+    pub fn export_wanted(&self, account: AccountId, wanted: Wanted) -> Result<Export, ReadError> {
+        export::begin(self, account, wanted)
     }
 }

@@ -4,8 +4,9 @@ mod support;
 
 use bytes::Bytes;
 use highwater_disk::{Disk, OpenMode, SimDisk};
+use highwater_host::export::Wanted;
 use highwater_host::layout::Paths;
-use highwater_host::{Action, Change, Host, OpenError, ReadError, Seams, Unsettled, WriteRefused, verify};
+use highwater_host::{Action, Change, Export, Host, OpenError, ReadError, Seams, Unsettled, WriteRefused, verify};
 use highwater_pds::{AccountId, Fact, Position, Status};
 use highwater_repo::car;
 use std::collections::BTreeMap;
@@ -321,6 +322,34 @@ fn an_export_keeps_its_blocks_while_the_repository_is_written_together() {
     let blocks = server.host.state(|state| state.accounts[&account].blocks);
     assert!(blocks.front > 0, "it was put off, not given up: {blocks:?}");
     assert_eq!(exported(&server.host, account).0.len(), before.len() + 1);
+}
+
+/// One reader of many repositories, who took nothing, held all places, and nobody else exported anything. Whoever joined another's
+/// export and stayed in it held that one's place.
+#[test]
+fn exports_that_one_reader_holds_leave_places_for_others() {
+    let mut few = options();
+    (few.exports_max, few.export_wait_ms_max) = (4, 0);
+    let mut server = Server::with(&SimDisk::new(8), &SetClock::new(), few);
+    let accounts: Vec<_> = (0..6).map(|_| server.account()).collect();
+    let begin = |account: usize, address: u8| {
+        let wanted = Wanted { since: None, whose: std::net::Ipv4Addr::new(192, 0, 2, address).into() };
+        server.host.export_wanted(accounts[account], wanted)
+    };
+    let mut greedy: Vec<_> = (0..6).map(|account| begin(account, 1)).collect();
+    let busy = |export: &Result<Export, ReadError>| matches!(export, Err(ReadError::Busy));
+    assert_eq!(greedy.iter().map(busy).collect::<Vec<_>>(), [false, false, true, true, true, true]);
+    let other = begin(2, 2).expect("another reader's");
+    assert!(begin(3, 2).is_err(), "it has as many as are left");
+    // Whoever stays in an export that another one began holds its place from then on.
+    let joined = begin(0, 3).expect("it is under way");
+    greedy.clear();
+    let again = begin(4, 1).expect("it has given its places back");
+    assert!(begin(5, 3).is_err(), "the one that it joined counts for it");
+    drop(joined);
+    let fresh = begin(5, 3).expect("a place");
+    drop((other, again, fresh));
+    assert_eq!((0..2).filter_map(|account| begin(account, 1).ok()).collect::<Vec<_>>().len(), 2, "all are free");
 }
 
 #[test]

@@ -339,6 +339,14 @@ impl Account {
         }
     }
 
+    /// Whether its owner reads and exports it although nobody else does: while it is deactivated, and nothing else.
+    ///
+    /// Source: pds.md, 1.2.
+    #[must_use]
+    pub fn owner_reads(&self) -> bool {
+        self.position() == Some(Position::Inactive(Status::Deactivated)) && !self.standing.decommissioned
+    }
+
     /// The newest commit of an account that may write, if no frame told of it yet: whoever sends the next frame needs its block.
     #[must_use]
     pub fn head_untold(&self) -> Option<Cid> {

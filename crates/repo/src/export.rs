@@ -29,15 +29,31 @@ impl Export {
     /// # Errors
     /// A block that is missing or bad. What was added stays good, and the same call can be tried again.
     pub fn fill(&mut self, out: &mut Vec<u8>, bytes_min: usize, blocks: &dyn Blocks) -> Result<bool, TreeError> {
+        self.fill_unknown(out, bytes_min, blocks, |_| false)
+    }
+
+    /// As [`Self::fill`], for a reader who holds an older state of the repository: without blocks that are `known` to it. Of a node
+    /// that is known, so is everything below it.
+    /// # Errors
+    /// As [`Self::fill`].
+    /// Source: lexicon `com.atproto.sync.getRepo`, `since`.
+    pub fn fill_unknown(
+        &mut self,
+        out: &mut Vec<u8>,
+        bytes_min: usize,
+        blocks: &dyn Blocks,
+        known: impl Fn(&Cid) -> bool,
+    ) -> Result<bool, TreeError> {
         out.extend(self.beginning.take().unwrap_or_default());
         while out.len() < bytes_min {
             if let Some(cid) = self.record {
                 car::put_block(out, &cid, &blocks.block(&cid).ok_or(TreeError::Missing(cid))?);
                 self.record = None;
             }
+            self.walk.skip(&known);
             match self.walk.next(blocks)? {
                 Some(Step::Node(cid, block)) => car::put_block(out, &cid, &block),
-                Some(Step::Record(_, cid)) => self.record = Some(cid),
+                Some(Step::Record(_, cid)) => self.record = Some(cid).filter(|cid| !known(cid)),
                 None => return Ok(false),
             }
         }

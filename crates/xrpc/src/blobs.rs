@@ -2,9 +2,10 @@
 
 use crate::answer;
 use crate::body::{self, Arriving};
-use crate::call::Call;
+use crate::call::{self, Call};
 use crate::context::Context;
 use crate::error::{Error, Name, Result};
+use crate::pieces::{self, Source};
 use crate::shares::Party;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
@@ -13,13 +14,9 @@ use bytes::{Bytes, BytesMut};
 use highwater_host::blobs::{BlobError, BlobReader, KeepError, Upload};
 use highwater_pds::Account;
 use highwater_repo::{Cid, Tid};
-use hyper::body::{Body as HttpBody, Frame};
 use serde_json::json;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as Poller, Poll};
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 /// The method that service tokens for uploads name.
 const UPLOAD: &str = "com.atproto.repo.uploadBlob";
@@ -56,15 +53,8 @@ impl From<KeepError> for Error {
     }
 }
 
-/// Does something with the disk on a thread that may wait for it.
-async fn off<T: Send + 'static, E: Into<Error> + Send + 'static>(
-    work: impl FnOnce() -> std::result::Result<T, E> + Send + 'static,
-) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| answer::internal(&error))?.map_err(Into::into)
-}
-
 async fn write(mut upload: Upload, piece: Bytes) -> Result<Upload> {
-    off(move || upload.write(&piece).map(|()| upload)).await
+    Ok(call::blocking(move || upload.write(&piece).map(|()| upload)).await??)
 }
 
 /// `com.atproto.repo.uploadBlob`
@@ -78,11 +68,12 @@ pub async fn upload_blob(mut call: Call) -> Result {
     }
     let _place = context.uploads.take(Party::Account(access.account), 1)?;
     let host = context.host.clone();
-    let upload = off(move || host.begin_blob(access.asker(), declared.unwrap_or(bytes_max).max(1))).await?;
+    let upload =
+        call::blocking(move || host.begin_blob(access.asker(), declared.unwrap_or(bytes_max).max(1))).await??;
     let upload = receive(&mut call.body, upload, &context).await?;
     let said = call.media_type();
     let host = context.host.clone();
-    let kept = off(move || host.keep_blob(upload, said.as_deref())).await?;
+    let kept = call::blocking(move || host.keep_blob(upload, said.as_deref())).await??;
     let reference = json!({ "$type": "blob", "ref": { "$link": kept.cid.to_string() }, "mimeType": kept.media_type, "size": kept.bytes });
     answer::json(&json!({ "blob": reference }))
 }
@@ -105,7 +96,7 @@ fn served(call: &Call) -> Result<Account> {
     let did = call.query.required("did")?;
     let row = call.context.host.state(|state| state.by_did(did).cloned());
     let row = row.ok_or_else(|| Error::new(Name::RepoNotFound, "there is no such repository here"))?;
-    row.served()?;
+    call.reads(&row)?;
     Ok(row)
 }
 
@@ -114,57 +105,24 @@ pub async fn get_blob(call: Call) -> Result {
     let row = served(&call)?;
     let cid: Cid = call.query.parsed("cid")?;
     let (host, id) = (call.context.host.clone(), row.id);
-    let found = off(move || host.open_blob(id, &cid)).await?;
+    let found = call::blocking(move || host.open_blob(id, &cid)).await??;
     let not_found = || Error::new(Name::BlobNotFound, "the account has no such blob that a record refers to");
     let (reader, bytes, media_type) = found.ok_or_else(not_found)?;
     let media_type = HeaderValue::try_from(media_type).unwrap_or(HeaderValue::from_static("application/octet-stream"));
     let length = HeaderValue::from(bytes);
-    let mut response: Response = stream(reader).into_response();
+    let mut response: Response = pieces::body(reader, "a blob").into_response();
     response.headers_mut().extend(GUARDS);
     response.headers_mut().insert(header::CONTENT_TYPE, media_type);
     response.headers_mut().insert(header::CONTENT_LENGTH, length);
     Ok(response)
 }
 
-/// Pieces of a blob, as a body.
-struct Pieces(mpsc::Receiver<std::result::Result<Bytes, BlobError>>);
-
-impl HttpBody for Pieces {
-    type Data = Bytes;
+impl Source for BlobReader {
     type Error = BlobError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Poller<'_>,
-    ) -> Poll<Option<std::result::Result<Frame<Bytes>, BlobError>>> {
-        self.0.poll_recv(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+    fn piece(&mut self) -> std::result::Result<Option<Bytes>, BlobError> {
+        self.read()
     }
-}
-
-/// A blob as a body that is read one piece ahead of whoever takes it. Damaged bytes break it off before its end.
-fn stream(mut reader: BlobReader) -> Body {
-    let (send, pieces) = mpsc::channel(1);
-    tokio::spawn(async move {
-        loop {
-            // Room first, so that nothing is read for a reader who has gone.
-            let Ok(room) = send.reserve().await else { return };
-            let read = tokio::task::spawn_blocking(move || {
-                let piece = reader.read();
-                (reader, piece)
-            });
-            let Ok((rest, piece)) = read.await else { return };
-            reader = rest;
-            match piece {
-                Ok(Some(piece)) => room.send(Ok(piece)),
-                Ok(None) => return,
-                Err(error) => {
-                    tracing::error!(event = "blob_broke_off", %error, "a blob could not be read to its end");
-                    return room.send(Err(error));
-                }
-            }
-        }
-    });
-    Body::new(Pieces(pieces))
 }
 
 /// `com.atproto.sync.listBlobs`
@@ -184,6 +142,23 @@ pub async fn list_blobs(call: Call) -> Result {
     answer::json(&told)
 }
 
+/// `com.atproto.repo.listMissingBlobs`: those that records of the account refer to and that are not here.
+pub async fn list_missing_blobs(call: Call) -> Result {
+    let row = call.row(&call.access()?)?;
+    let limit = call.query.integer("limit", 1..=1_000, 500)? as usize;
+    let after: Option<Cid> = call.query.parsed_optional("cursor")?;
+    let (host, id) = (call.context.host.clone(), row.id);
+    let missing = call::blocking(move || host.missing_blobs(id, after, limit)).await??;
+    let blobs = missing
+        .iter()
+        .map(|(cid, record)| json!({ "cid": cid.to_string(), "recordUri": format!("at://{}/{record}", row.did) }));
+    let mut told = json!({ "blobs": blobs.collect::<Vec<_>>() });
+    if let Some((last, _)) = missing.last().filter(|_| missing.len() == limit) {
+        told["cursor"] = last.to_string().into();
+    }
+    answer::json(&told)
+}
+
 /// Lets temporary blobs go that nobody referred to in time. Once in a while, for as long as the server runs.
 pub async fn upkeep(context: Arc<Context>) {
     let pause = Duration::from_secs(context.options.blob_temporary_seconds / 8).max(Duration::from_secs(1));
@@ -193,13 +168,13 @@ pub async fn upkeep(context: Arc<Context>) {
             () = tokio::time::sleep(pause) => {}
         }
         let (host, seconds) = (context.host.clone(), context.options.blob_temporary_seconds);
-        match tokio::task::spawn_blocking(move || host.expire_blobs(host.now(), seconds)).await {
+        match call::blocking(move || host.expire_blobs(host.now(), seconds)).await {
             Ok(Ok(0)) => {}
             Ok(Ok(blobs)) => {
                 tracing::info!(event = "blobs_expired", blobs, "uploads that no record referred to in time")
             }
             Ok(Err(error)) => tracing::warn!(event = "blobs_not_expired", %error, "tried again later"),
-            Err(error) => tracing::warn!(event = "blobs_not_expired", %error, "tried again later"),
+            Err(error) => tracing::warn!(event = "blobs_not_expired", error = error.message(), "tried again later"),
         }
     }
 }

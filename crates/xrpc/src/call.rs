@@ -12,7 +12,8 @@ use axum::extract::ConnectInfo;
 use axum::http::header;
 use axum::http::request::Parts;
 use bytes::{Bytes, BytesMut};
-use highwater_pds::AccountId;
+use highwater_host::Host;
+use highwater_pds::{Account, AccountId};
 use serde::de::DeserializeOwned;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,6 +63,19 @@ impl Call {
     /// It comes from the administrator.
     pub(crate) fn is_operators(&self) {
         self.operator.store(true, Ordering::Relaxed);
+    }
+
+    /// The host, as whoever asks reads an account: also its owner, who shows a session of it, while it is deactivated.
+    /// # Errors
+    /// `RepoNotFound`, `RepoTakendown`, `RepoSuspended`, `RepoDeactivated`; as [`Self::access`] for a session that is none.
+    pub fn reads(&self, account: &Account) -> Result<Host> {
+        let host = &self.context.host;
+        let Err(unserved) = account.served() else { return Ok(host.clone()) };
+        let shows = self.head.headers.contains_key(header::AUTHORIZATION);
+        if account.owner_reads() && shows && self.access()?.account == account.id {
+            return Ok(host.for_owner());
+        }
+        Err(unserved.into())
     }
 
     /// Who counts as one where something is shared.

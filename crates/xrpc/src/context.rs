@@ -8,7 +8,7 @@ use crate::shares::Pool;
 use highwater_base::{Clock, Random};
 use highwater_host::Host;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 /// Where time and entropy come from, and who judges requests.
 pub struct Seams {
@@ -39,7 +39,7 @@ pub struct Context {
     /// Room for bodies that are being read, in KiB.
     pub(crate) bodies: Pool,
     /// Exports that may be begun now.
-    pub(crate) exports: Semaphore,
+    pub(crate) exports: Pool,
     /// Room for uploads.
     pub(crate) uploads: Pool,
     random: Mutex<Box<dyn Random>>,
@@ -57,7 +57,7 @@ impl Context {
             limits: Limits::new(options.rates.clone()),
             uploads: Pool::new(options.uploads_max, "uploads"),
             bodies: Pool::new(options.bodies_bytes_max >> 10, "bodies"),
-            exports: Semaphore::new(options.exports_begun_max),
+            exports: Pool::new(options.exports_begun_max, "exports"),
             options,
             clock: seams.clock,
             gatekeeper: seams.gatekeeper,

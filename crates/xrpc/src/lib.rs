@@ -20,7 +20,7 @@
 //! - `names`, `pages`: DID documents and handles by the host that is asked; the pages beside the methods
 //! - [`anything`]: the readers of requests, for fuzzers
 //! - [`operator`]: what an operator asks, behind the keys of the server that mounts it
-//! - `answer`, `cors`: what answers have in common; what browsers are told
+//! - `answer`, `pieces`, `cors`: what answers have in common, those that are read while they are sent, what browsers are told
 //!
 //! # Invariants
 //! Every method and every error has a row in a table, from which the reference page is made. No body, wait or queue is without
@@ -48,6 +48,7 @@ pub mod operator;
 pub mod options;
 mod pages;
 pub mod passwords;
+mod pieces;
 pub mod query;
 mod repo;
 pub mod router;

@@ -72,6 +72,8 @@ methods! {
     "com.atproto.repo.describeRepo" Query "anyone" crate::repo::describe_repo,
         "An account's names, its DID document and the collections that it has.";
     "com.atproto.repo.getRecord" Query "anyone" crate::repo::get_record, "One record.";
+    "com.atproto.repo.listMissingBlobs" Query "the account" crate::blobs::list_missing_blobs,
+        "Blobs that the account's records refer to and that the server lost; an upload brings one back.";
     "com.atproto.repo.listRecords" Query "anyone" crate::repo::list_records,
         "Records of a collection, page by page, from the largest key on or the smallest.";
     "com.atproto.repo.putRecord" Procedure "the account" crate::repo::put_record,
@@ -84,7 +86,7 @@ methods! {
     "com.atproto.sync.getRecord" Query "anyone" crate::sync::get_record,
         "An archive that proves a record, or that there is none.";
     "com.atproto.sync.getRepo" Query "anyone" crate::sync::get_repo,
-        "A repository as an archive; `ETag` is its commit. It is whole also for whoever names a revision.";
+        "A repository as an archive, or what of it is newer than a revision; `ETag` is its commit.";
     "com.atproto.sync.getRepoStatus" Query "anyone" crate::sync::get_repo_status, "Where an account stands.";
     "com.atproto.sync.listRepos" Query "anyone" crate::sync::list_repos,
         "All accounts of which relays have heard, with where they stand.";

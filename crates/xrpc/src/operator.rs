@@ -8,6 +8,7 @@ mod stream;
 
 pub use stream::status;
 
+pub(crate) use crate::call::blocking;
 use crate::context::Context;
 use crate::error::{self, Name};
 use axum::body::{Body, to_bytes};
@@ -191,10 +192,4 @@ pub(crate) async fn read<T: DeserializeOwned>(body: Body) -> Outcome<T> {
     let whole: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
     serde_json::from_slice(whole)
         .map_err(|error| Failure::new("INVALID_REQUEST", format!("the body is not what is expected: {error}")))
-}
-
-/// Runs what waits for the disk, or for others, where it holds nobody up.
-pub(crate) async fn blocking<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Outcome<T> {
-    let done = tokio::task::spawn_blocking(run).await;
-    done.map_err(|_| Failure::new("INTERNAL", "what was asked for ended without an answer"))
 }

@@ -6,6 +6,7 @@ use crate::host::Host;
 use highwater_pds::blob::{Change, TEMPORARY_MAX, media_type};
 use highwater_pds::{AccountId, Asker, Fact, Micros};
 use highwater_repo::Cid;
+use std::collections::BTreeSet;
 use thiserror::Error;
 
 /// Why an upload was not kept.
@@ -83,6 +84,28 @@ impl Host {
             Err(BlobError::Missing) => Err(BlobError::Lost(*cid)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Blobs that records refer to and whose files are not there, after one of them, with the key of a record that refers to each: they
+    /// were lost with files that no copy brought back. Whoever uploads one again mends it.
+    /// # Errors
+    /// The system's.
+    pub fn missing_blobs(
+        &self,
+        account: AccountId,
+        after: Option<Cid>,
+        limit: usize,
+    ) -> Result<Vec<(Cid, String)>, BlobError> {
+        let public = |blobs: &highwater_pds::blob::Blobs| blobs.list(after, None).copied().collect::<BTreeSet<Cid>>();
+        let before = self.state(|state| state.blobs.get(&account).map(public)).unwrap_or_default();
+        let files = self.blob_files().names_of(account)?;
+        // One that has its row before and after the look at its file had it in between: its file was there, or is lost.
+        Ok(self.state(|state| {
+            let Some(blobs) = state.blobs.get(&account) else { return Vec::new() };
+            let lost = before.iter().filter(|cid| !files.contains(&cid.to_string()));
+            let named = lost.filter_map(|cid| Some((*cid, blobs.public(cid)?.records.keys().next()?.clone())));
+            named.take(limit).collect()
+        }))
     }
 
     /// Lets temporary blobs go whose upload is so many seconds ago, of all accounts. Returns how many; waits on this thread.

@@ -38,6 +38,11 @@ impl BlobFiles {
         Ok(swept)
     }
 
+    /// Names of all files of an account.
+    pub(super) fn names_of(&self, account: AccountId) -> Result<BTreeSet<String>, BlobError> {
+        Ok(self.names(&self.directory_of(account))?.into_iter().collect())
+    }
+
     fn names(&self, directory: &std::path::Path) -> Result<Vec<String>, BlobError> {
         match self.disk.list(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

@@ -66,6 +66,15 @@ impl Walk {
         }
     }
 
+    /// Leaves out subtrees that come next for as long as `known` says so of them, with everything below: nothing of them is loaded.
+    pub fn skip(&mut self, known: impl Fn(&Cid) -> bool) {
+        while let Some(Pending::Subtree(subtree, _)) = self.pending.last()
+            && known(&subtree.name())
+        {
+            self.pending.pop();
+        }
+    }
+
     /// How many subtrees and records wait, which is what the walk holds in memory.
     #[must_use]
     pub fn pending(&self) -> usize {

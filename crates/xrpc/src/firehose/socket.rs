@@ -51,8 +51,11 @@ pub enum Ended {
 
 /// Serves a subscriber to the end. `stop` resolves when the server stops, with the reason.
 ///
-/// Then, and at [`Next::Break`], the connection breaks without a goodbye: the protocol's own library takes a closing handshake, whatever its code, for the end
-/// of the stream and never comes back, while every consumer dials again after a broken connection.
+/// Then, and at [`Next::Break`], the connection breaks without a goodbye, since that is what brings every consumer back. `WebSocketKeepAlive` of npm's
+/// `@atproto/ws-client` and `xrpc-server` dials again after an abnormal end alone, and takes a closing handshake for the end of the
+/// stream, whatever its code. PyPI's `atproto` ends for good at 1000 and 1001, which its library takes for orderly ends, and raises
+/// at an error frame. The relay (`HandleRepoStream` of indigo) dials again after each of them. Only 1012 would be left, and npm's
+/// would not come back from it.
 pub async fn serve<T, F>(
     io: T,
     mut frames: F,

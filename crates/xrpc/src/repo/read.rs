@@ -5,7 +5,7 @@ use crate::call::{self, Call};
 use crate::error::{Error, Name, Result};
 use crate::names;
 use bytes::Bytes;
-use highwater_host::List;
+use highwater_host::{Host, List};
 use highwater_pds::Account;
 use highwater_repo::syntax::{is_nsid, is_record_key};
 use highwater_repo::{Cid, Value, data};
@@ -16,12 +16,12 @@ const LIMIT_MAX: u64 = 100;
 const LIMIT: u64 = 50;
 
 /// An account that is served, by its DID or its handle.
-fn account(call: &Call) -> Result<Account> {
+fn account(call: &Call) -> Result<(Host, Account)> {
     let repo = call.query.required("repo")?;
     let row = call.context.host.state(|state| state.named(repo).cloned());
     let row = row.ok_or_else(|| Error::new(Name::RepoNotFound, "there is no such repository here"))?;
-    row.served()?;
-    Ok(row)
+    let host = call.reads(&row)?;
+    Ok((host, row))
 }
 
 fn collection(call: &Call) -> Result<&str> {
@@ -36,13 +36,13 @@ fn told(account: &Account, path: &str, cid: &Cid, record: Bytes) -> Result<Json>
 
 /// `com.atproto.repo.getRecord`
 pub async fn get_record(call: Call) -> Result {
-    let (account, collection) = (account(&call)?, collection(&call)?);
+    let ((host, account), collection) = (account(&call)?, collection(&call)?);
     let rkey = call.query.required("rkey")?;
     if !is_record_key(rkey) {
         return Err(Error::invalid("the parameter rkey is no record key"));
     }
     let wanted: Option<Cid> = call.query.parsed_optional("cid")?;
-    let (path, host, id) = (format!("{collection}/{rkey}"), call.context.host.clone(), account.id);
+    let (path, id) = (format!("{collection}/{rkey}"), account.id);
     let read = call::blocking({
         let path = path.clone();
         move || host.record(id, &path)
@@ -55,7 +55,7 @@ pub async fn get_record(call: Call) -> Result {
 
 /// `com.atproto.repo.listRecords`
 pub async fn list_records(call: Call) -> Result {
-    let (account, collection) = (account(&call)?, collection(&call)?);
+    let ((host, account), collection) = (account(&call)?, collection(&call)?);
     let limit = call.query.integer("limit", 1..=LIMIT_MAX, LIMIT)? as usize;
     let cursor = call.query.optional("cursor")?.filter(|cursor| !cursor.is_empty());
     if cursor.is_some_and(|cursor| !is_record_key(cursor)) {
@@ -67,7 +67,7 @@ pub async fn list_records(call: Call) -> Result {
         limit,
         ascending: call.query.boolean("reverse")?,
     };
-    let (host, id) = (call.context.host.clone(), account.id);
+    let id = account.id;
     let listed = call::blocking(move || host.list(id, &list)).await??;
     let records =
         listed.iter().map(|one| told(&account, &format!("{collection}/{}", one.rkey), &one.cid, one.record.clone()));
@@ -81,8 +81,8 @@ pub async fn list_records(call: Call) -> Result {
 
 /// `com.atproto.repo.describeRepo`
 pub async fn describe_repo(call: Call) -> Result {
-    let account = account(&call)?;
-    let (host, id) = (call.context.host.clone(), account.id);
+    let (host, account) = account(&call)?;
+    let id = account.id;
     let collections = call::blocking(move || host.collections(id)).await??;
     answer::json(&json!({
         "handle": account.handle.as_str(),

@@ -5,10 +5,11 @@ use crate::answer;
 use crate::call::{self, Call};
 use crate::error::{Error, Name, Result};
 use axum::http::header;
-use highwater_host::{Host, List, NewAccount, ReadError};
+use highwater_host::read::Counts;
+use highwater_host::{NewAccount, ReadError};
+use highwater_pds::Authority;
 use highwater_pds::credentials::Grant;
 use highwater_pds::lifecycle::Change;
-use highwater_pds::{AccountId, Authority, Position};
 use highwater_repo::key::Curve;
 use highwater_repo::syntax::Handle;
 use serde::Deserialize;
@@ -28,51 +29,34 @@ pub async fn deactivate_account(call: Call) -> Result {
     Ok(super::nothing())
 }
 
-/// Records of a page while they are counted.
-const PAGE: usize = 1_000;
-
-/// Records of an account, by reading them all.
-fn count_records(host: &Host, account: AccountId) -> std::result::Result<u64, ReadError> {
-    let mut count = 0;
-    for collection in host.collections(account)? {
-        let mut list = List { collection, behind: None, limit: PAGE, ascending: true };
-        loop {
-            let page = host.list(account, &list)?;
-            count += page.len() as u64;
-            match page.into_iter().nth(PAGE - 1) {
-                Some(last) => list.behind = Some(last.rkey),
-                None => break,
-            }
-        }
-    }
-    Ok(count)
-}
-
-/// `com.atproto.server.checkAccountStatus`, which other servers' tools for moving accounts look at. `repoBlocks` counts the records
-/// alone: nodes of the tree are not counted one by one.
+/// `com.atproto.server.checkAccountStatus`, which other servers' tools for moving accounts look at.
 pub async fn check_account_status(call: Call) -> Result {
     let row = call.row(&call.access()?)?;
-    let host = &call.context.host;
-    let (stored, temporary) = host.state(|state| {
-        let blobs = state.blobs.get(&row.id);
-        blobs.map_or((0, 0), |blobs| (blobs.0.len(), blobs.temporary()))
-    });
-    let served = row.position() == Some(Position::Active);
-    let (counting, id) = (host.clone(), row.id);
-    let records = match served {
-        true => call::blocking(move || count_records(&counting, id)).await??,
-        false => 0,
+    let counting = (call.context.host.for_owner(), row.id);
+    let (counts, missing) = call::blocking(move || {
+        let (host, id) = counting;
+        (host.counts(id), host.missing_blobs(id, None, usize::MAX))
+    })
+    .await?;
+    let counts = match counts {
+        // It has no repository yet.
+        Err(ReadError::Account(_)) => Counts::default(),
+        counts => counts?,
     };
+    let (expected, preferences) = call.context.host.state(|state| {
+        let blobs = state.blobs.get(&row.id);
+        (blobs.map_or(0, |blobs| blobs.list(None, None).count()), 0)
+    });
     answer::json(&json!({
         "activated": row.standing.may_write(),
         "validDid": true,
         "repoCommit": row.head.map(|head| head.commit.to_string()).unwrap_or_default(),
         "repoRev": row.head.map(|head| head.rev.to_string()).unwrap_or_default(),
-        "repoBlocks": records,
-        "indexedRecords": records,
-        "privateStateValues": 0,
-        "expectedBlobs": stored - temporary,
-        "importedBlobs": stored,
+        "repoBlocks": counts.blocks,
+        "indexedRecords": counts.records,
+        "privateStateValues": preferences,
+        "expectedBlobs": expected,
+        "importedBlobs": expected.saturating_sub(missing?.len()),
     }))
 }
 

@@ -4,46 +4,43 @@ use super::status::account;
 use crate::answer;
 use crate::call::{self, Call};
 use crate::error::{Error, Name, Result};
-use axum::body::Body;
+use crate::limits::network;
+use crate::pieces::{self, Source};
+use crate::shares::Party;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 use bytes::Bytes;
+use highwater_host::export::Wanted;
 use highwater_host::{Export, ReadError};
 use highwater_repo::syntax::{is_nsid, is_record_key};
 use highwater_repo::{Cid, Tid, car};
-use hyper::body::Frame;
 use std::collections::BTreeSet;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use tokio::sync::mpsc;
 
 /// Blocks of one request at the most: as many as a URL of a usual length names.
 const BLOCKS_MAX: usize = 1_000;
 
-/// Pieces of an export that wait for their reader.
-const PIECES_AHEAD: usize = 1;
-
 /// `com.atproto.sync.getRepo`
 pub async fn get_repo(call: Call) -> Result {
-    // Whoever names a revision gets the whole repository, which is more than asked for and permitted: which blocks came since is
-    // not kept.
-    let _since: Option<Tid> = call.query.parsed_optional("since")?;
-    export(call).await
+    let since = call.query.parsed_optional("since")?;
+    export(call, since).await
 }
 
 /// `com.atproto.sync.getCheckout`, deprecated.
 pub async fn get_checkout(call: Call) -> Result {
-    export(call).await
+    export(call, None).await
 }
 
-async fn export(call: Call) -> Result {
+async fn export(call: Call, since: Option<Tid>) -> Result {
     let account = account(&call)?;
-    account.served()?;
-    let (host, id) = (call.context.host.clone(), account.id);
-    let too_many = |_| answer::busy("too many repositories are being exported: try again later".to_owned());
-    let begun = call.context.exports.try_acquire().map_err(too_many)?;
-    let export = call::blocking(move || host.export(id)).await??;
-    drop(begun);
+    let (host, id) = (call.reads(&account)?, account.id);
+    let begun = call.context.exports.take(Party::Address(network(call.peer)), 1)?;
+    let wanted = Wanted { since, whose: network(call.peer) };
+    let export = call::blocking(move || {
+        // It goes with the thread: whoever hangs up does not make room for another wait.
+        let _begun = begun;
+        host.export_wanted(id, wanted)
+    });
+    let export = export.await??;
     let tag = format!("\"{}\"", export.head().commit);
     let tag = HeaderValue::try_from(tag).map_err(|error| answer::internal(&error))?;
     let known = call.head.headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
@@ -52,59 +49,28 @@ async fn export(call: Call) -> Result {
     }) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response());
     }
-    let (send, pieces) = mpsc::channel(PIECES_AHEAD);
-    tokio::spawn(read(export, send));
-    let mut response = answer::archive(Body::new(Pieces(pieces)));
+    let mut response = answer::archive(pieces::body(export, "a repository"));
     response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
 }
 
-/// Reads an export on threads that may wait for the disk, one piece ahead of its reader.
-async fn read(mut export: Export, send: mpsc::Sender<std::result::Result<Bytes, ReadError>>) {
-    loop {
-        // Room first, so that nothing is read for a reader who has gone.
-        let Ok(room) = send.reserve().await else { return };
-        let read = tokio::task::spawn_blocking(move || {
-            let piece = export.chunk();
-            (export, piece)
-        });
-        let Ok((rest, piece)) = read.await else { return room.send(Err(ReadError::Damaged("a thread failed".into()))) };
-        export = rest;
-        match piece {
-            Ok(Some(piece)) => room.send(Ok(piece)),
-            Ok(None) => return,
-            Err(error) => {
-                tracing::error!(event = "export_failed", %error, "an export broke off");
-                return room.send(Err(error));
-            }
-        }
-    }
-}
-
-/// The body of an export. What goes wrong breaks it off, so that nobody takes a part for the whole.
-struct Pieces(mpsc::Receiver<std::result::Result<Bytes, ReadError>>);
-
-impl hyper::body::Body for Pieces {
-    type Data = Bytes;
+impl Source for Export {
     type Error = ReadError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<std::result::Result<Frame<Bytes>, ReadError>>> {
-        self.0.poll_recv(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+    fn piece(&mut self) -> std::result::Result<Option<Bytes>, ReadError> {
+        self.chunk()
     }
 }
 
 /// `com.atproto.sync.getRecord`
 pub async fn get_record(call: Call) -> Result {
     let account = account(&call)?;
-    account.served()?;
+    let host = call.reads(&account)?;
     let (collection, rkey) = (call.query.required("collection")?, call.query.required("rkey")?);
     if !is_nsid(collection) || !is_record_key(rkey) {
         return Err(Error::invalid("collection and rkey name no record"));
     }
-    let (host, id, path) = (call.context.host.clone(), account.id, format!("{collection}/{rkey}"));
+    let (id, path) = (account.id, format!("{collection}/{rkey}"));
     let proof = call::blocking(move || host.proof(id, &path)).await??;
     Ok(answer::archive(proof))
 }
@@ -112,7 +78,7 @@ pub async fn get_record(call: Call) -> Result {
 /// `com.atproto.sync.getBlocks`
 pub async fn get_blocks(call: Call) -> Result {
     let account = account(&call)?;
-    account.served()?;
+    let host = call.reads(&account)?;
     let texts: Vec<&str> = call.query.all("cids").take(BLOCKS_MAX + 1).collect();
     if !(1..=BLOCKS_MAX).contains(&texts.len()) {
         return Err(Error::invalid(format!("the parameter cids stands 1 to {BLOCKS_MAX} times")));
@@ -120,7 +86,7 @@ pub async fn get_blocks(call: Call) -> Result {
     let cids = texts.iter().map(|text| text.parse::<Cid>().map_err(|error| Error::invalid(format!("cids: {error}"))));
     let cids: BTreeSet<Cid> = cids.collect::<Result<_>>()?;
     let head = account.head.ok_or_else(|| Error::new(Name::RepoNotFound, "the repository has no commit yet"))?;
-    let (host, id, cids) = (call.context.host.clone(), account.id, cids.into_iter().collect::<Vec<_>>());
+    let (id, cids) = (account.id, cids.into_iter().collect::<Vec<_>>());
     let blocks = call::blocking(move || host.blocks(id, &cids)).await??;
     // The lexicon leaves the root open; readers of archives want one.
     Ok(answer::archive(car::archive(&head.commit, blocks.iter().map(|(cid, block)| (cid, block)))))

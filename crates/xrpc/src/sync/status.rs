@@ -24,7 +24,7 @@ pub(super) fn account(call: &Call) -> Result<Account> {
 /// `com.atproto.sync.getLatestCommit`
 pub async fn get_latest_commit(call: Call) -> Result {
     let account = account(&call)?;
-    account.served()?;
+    call.reads(&account)?;
     let head = account.head.ok_or_else(|| Error::new(Name::RepoNotFound, "the repository has no commit yet"))?;
     answer::json(&json!({ "cid": head.commit.to_string(), "rev": head.rev.to_string() }))
 }
@@ -35,7 +35,7 @@ pub async fn get_head(call: Call) -> Result {
         Name::RepoNotFound => Error::new(Name::HeadNotFound, error.message().to_owned()),
         _ => error,
     })?;
-    account.served()?;
+    call.reads(&account)?;
     let head = account.head.ok_or_else(|| Error::new(Name::HeadNotFound, "the repository has no commit yet"))?;
     answer::json(&json!({ "root": head.commit.to_string() }))
 }

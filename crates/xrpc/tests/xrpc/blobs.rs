@@ -310,6 +310,49 @@ fn damaged_bytes_of_a_blob_are_never_answered_whole() {
     );
 }
 
+/// A copy that was restored had no files of blobs: the owner hears which are missing, and an upload brings each back.
+#[test]
+fn blobs_whose_files_were_lost_are_listed_until_they_are_uploaded_again() {
+    let artist = Artist::new(Home::new());
+    let text = |number: usize| format!("blob {number}");
+    let blobs: Vec<Value> = (0..5).map(|number| artist.upload("text/plain", text(number).as_bytes())).collect();
+    for (number, blob) in blobs.iter().enumerate() {
+        artist.put(&format!("key{number}"), &[blob]).ok();
+    }
+    let _temporary = artist.upload("text/plain", b"nobody refers to it");
+    let missing = |query: &str| {
+        let method = format!("com.atproto.repo.listMissingBlobs{query}");
+        artist.home.call(&method, &artist.token, None).ok()
+    };
+    let status = || {
+        let told = artist.home.call("com.atproto.server.checkAccountStatus", &artist.token, None).ok();
+        (told["expectedBlobs"].clone(), told["importedBlobs"].clone())
+    };
+    assert_eq!((missing("")["blobs"].clone(), status()), (json!([]), (json!(5), json!(5))));
+    let folder = artist.home.server.host.paths().blobs_of(artist.account.id);
+    std::fs::remove_dir_all(&folder).expect("lost");
+    assert_eq!((missing("")["blobs"].as_array().map(Vec::len), status()), (Some(5), (json!(5), json!(0))));
+    let (mut paged, mut cursor) = (Vec::new(), String::new());
+    for _ in 0..4 {
+        let page = missing(&format!("?limit=2{cursor}"));
+        paged.extend(page["blobs"].as_array().expect("a list").iter().cloned());
+        let Some(next) = page["cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(json!(paged), missing("")["blobs"]);
+    let expected = |number: usize| {
+        let uri = format!("at://{}/{COLLECTION}/key{number}", artist.account.did);
+        json!({ "cid": blobs[number]["ref"]["$link"], "recordUri": uri })
+    };
+    assert!((0..5).all(|number| paged.contains(&expected(number))), "{paged:?}");
+    artist.upload("text/plain", text(3).as_bytes());
+    assert_eq!(artist.get(&blobs[3]).body, text(3).as_bytes());
+    assert!(!missing("")["blobs"].as_array().expect("a list").contains(&expected(3)));
+    assert_eq!(status(), (json!(5), json!(1)));
+    let none = artist.home.send("com.atproto.repo.listMissingBlobs", &[], None);
+    assert_eq!(none.refused(), refused(401, "AuthMissing"));
+}
+
 #[test]
 fn uploads_that_nobody_refers_to_go_while_the_server_runs() {
     let artist = Artist::new(Home::with(|options| options.blob_temporary_seconds = 8, CHEAP));

@@ -105,3 +105,47 @@ fn the_list_of_repositories_is_read_page_by_page_whatever_is_added_meanwhile() {
         assert_eq!(server.query("com.atproto.sync.listRepos", bad).status, 400, "{bad}");
     }
 }
+
+/// A deactivated account is on its way to another host, or thinks it over: its owner takes its repository and its blobs along.
+#[test]
+fn the_owner_of_a_deactivated_account_exports_it_and_nobody_else_reads_it() {
+    use crate::home::{Home, PASSWORD};
+    let home = Home::new();
+    let (owner, other) = (home.account(), home.account());
+    let session = home.login(owner.handle.as_str(), PASSWORD).access;
+    let stranger = home.login(other.handle.as_str(), PASSWORD).access;
+    let headers = [("authorization", format!("Bearer {session}")), ("content-type", "text/plain".to_owned())];
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let path = "/xrpc/com.atproto.repo.uploadBlob";
+    let blob = crate::wire::ask(home.server.address, "POST", path, &headers, Some(b"picture")).ok()["blob"].clone();
+    let record = json!({ "$type": COLLECTION, "picture": blob });
+    let input = json!({ "repo": owner.did.as_str(), "collection": COLLECTION, "rkey": "one", "record": record });
+    home.call("com.atproto.repo.putRecord", &session, Some(input)).ok();
+    let did = owner.did.as_str();
+    let methods = [
+        format!("com.atproto.sync.getRepo?did={did}"),
+        format!("com.atproto.sync.getRecord?did={did}&collection={COLLECTION}&rkey=one"),
+        format!("com.atproto.sync.getLatestCommit?did={did}"),
+        format!("com.atproto.sync.listBlobs?did={did}"),
+        format!("com.atproto.sync.getBlob?did={did}&cid={}", blob["ref"]["$link"].as_str().expect("a CID")),
+        format!("com.atproto.repo.getRecord?repo={did}&collection={COLLECTION}&rkey=one"),
+        format!("com.atproto.repo.listRecords?repo={did}&collection={COLLECTION}"),
+        format!("com.atproto.repo.describeRepo?repo={did}"),
+    ];
+    let before: Vec<_> = methods.iter().map(|method| home.send(method, &[], None).body).collect();
+    home.change(&owner, Change::Deactivate);
+    for (method, before) in methods.iter().zip(&before) {
+        let deactivated = (400, "RepoDeactivated".to_owned());
+        assert_eq!(home.send(method, &[], None).refused(), deactivated, "{method}");
+        assert_eq!(home.call(method, &stranger, None).refused(), deactivated, "{method}");
+        let mine = home.call(method, &session, None);
+        assert_eq!((mine.status, &mine.body), (200, before), "{method}");
+        assert_eq!(home.call(method, "nonsense", None).refused(), (400, "InvalidToken".to_owned()), "{method}");
+    }
+    let status = home.call("com.atproto.server.checkAccountStatus", &session, None).ok();
+    assert_eq!((&status["indexedRecords"], &status["expectedBlobs"]), (&json!(1), &json!(1)));
+    home.change(&owner, Change::Lock);
+    for method in &methods {
+        assert_ne!(home.call(method, &session, None).status, 200, "{method}");
+    }
+}

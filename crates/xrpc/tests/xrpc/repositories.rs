@@ -4,6 +4,7 @@ use crate::server::{COLLECTION, Server};
 use crate::wire;
 use bytes::Bytes;
 use highwater_repo::{Cid, Commit, Tree, car};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 fn blocks(archive: &[u8]) -> (Vec<Cid>, BTreeMap<Cid, Bytes>) {
@@ -48,6 +49,51 @@ fn a_repository_is_exported_whole_and_named_by_its_commit() {
     assert_eq!(blocks(&checkout.body).0, [newest]);
     let root = server.query("com.atproto.sync.getHead", &format!("did={}", account.did));
     assert_eq!(root.ok()["root"], newest.to_string());
+}
+
+/// Whoever holds a repository up to a revision and asks for what is newer gets that, and has the newest one with it.
+#[test]
+fn an_export_since_a_revision_holds_what_is_newer_and_completes_what_somebody_holds() {
+    let server = Server::start();
+    let account = server.account();
+    let path = format!("/xrpc/com.atproto.sync.getRepo?did={}", account.did);
+    let text = |number: usize| format!("{number} {}", "text ".repeat(300));
+    for number in 0..60 {
+        server.post(&account, &format!("key{number:02}"), &text(number));
+    }
+    let mut held = Vec::new();
+    for number in 0..20 {
+        let head = server.row(account.id).head.expect("a head");
+        held.push((head.rev, blocks(&server.get(&path).body).1));
+        let input =
+            json!({ "repo": account.did.as_str(), "collection": COLLECTION, "rkey": format!("key{number:02}") });
+        match number % 3 {
+            0 => drop(server.write(&account, "deleteRecord", &input).ok()),
+            // What was there before comes back.
+            1 => drop(server.post(&account, &format!("key{:02}", number - 1), &text(number - 1))),
+            _ => drop(server.post(&account, &format!("other{number}"), "x")),
+        }
+    }
+    let whole = server.get(&path).body;
+    let (head, all) = (server.row(account.id).head.expect("a head"), blocks(&whole).1);
+    for (rev, mut blocks_held) in held {
+        let since = server.get(&format!("{path}&since={rev}"));
+        let (roots, newer) = blocks(&since.body);
+        assert_eq!(roots, [head.commit]);
+        assert!(since.body.len() < whole.len() / 3, "{} of {} bytes since {rev}", since.body.len(), whole.len());
+        blocks_held.extend(newer);
+        assert!(all.iter().all(|(cid, block)| blocks_held.get(cid) == Some(block)), "not whole since {rev}");
+        let tree = Tree::open(head.data, &blocks_held).expect("a tree");
+        let mut records = tree.records_of(COLLECTION, None, highwater_repo::mst::Order::Ascending);
+        records.page(1_000, &blocks_held).expect("all blocks");
+    }
+    let newest = server.get(&format!("{path}&since={}", head.rev));
+    assert_eq!(blocks(&newest.body).1.into_keys().collect::<Vec<_>>(), [head.commit], "there is nothing newer");
+    // Revisions of another run, of another account, or of nobody: nobody knows what is newer than they.
+    for unknown in ["2222222222222", "3jzfcijpj2z2a", "3zzzzzzzzzzzz"] {
+        let answer = server.get(&format!("{path}&since={unknown}"));
+        assert!(answer.status == 200 && answer.body == whole, "{unknown}: {}", answer.status);
+    }
 }
 
 #[test]

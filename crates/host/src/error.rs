@@ -12,7 +12,8 @@ use thiserror::Error;
 pub enum Unsettled {
     /// There is no space for it.
     #[error(
-        "the disk is full, so that nothing can be written; what was acknowledged is safe. Make room, and try again"
+        "the disk or the log is full, so that nothing can be written; what was acknowledged is safe. Make room on the disk; if there is \
+         some, the status says why no checkpoint gives the log's room back. Then try again"
     )]
     Full,
     /// Its frames get no numbers any more.

@@ -92,7 +92,8 @@ impl Queue {
         if inner.stopping {
             return Err(Unsettled::Stopped("it is being stopped".into()));
         }
-        if inner.bytes > QUEUED_BYTES_MAX {
+        // What takes something away from an account is small, and waits for nobody's large writes to be taken.
+        if inner.bytes > QUEUED_BYTES_MAX && !turn.urgent {
             return Err(Unsettled::Busy);
         }
         inner.bytes += turn.bytes();

@@ -24,12 +24,12 @@ pub(crate) const BATCH_TURNS: usize = 256;
 /// How often the writer looks at what is due by the clock while nothing else happens.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Bytes of the log that a lock takes: a page of its own.
+/// Bytes of the log that a lock takes, like any batch at the least: a page of its own.
 const LOCK_BYTES: u64 = 4 << 10;
 /// Locks for which room is kept on a full disk at the least, and the ends of two batches.
 const RESERVED_LOCKS_MIN: u64 = 18;
 
-/// Bytes of the log that everything but locks and their like leaves when the disk is full: room for one lock of each account, as far as a
+/// Bytes of the log that everything but locks and their like leaves when the disk or the log is full: room for one lock of each account, as far as a
 /// quarter of a segment goes, 4,000 of 64 MiB. Whether there is a next segment is known before less is left of this one. Nobody but the
 /// operator can use them up.
 fn reserved_bytes(accounts: u64, segment_bytes: u64) -> u64 {
@@ -163,7 +163,14 @@ impl Worker {
 
     /// Appends turns in their order: together, or one by one if they do not fit together.
     fn place(&mut self, turns: Vec<Turn>, course: &mut Course) -> Result<(), Poisoned> {
-        let numbered = self.number(turns, course);
+        // Where not all of them can have what they want, each is judged by what those before it left.
+        if self.lacks_room(turns.iter().map(|turn| turn.bytes() as u64 + LOCK_BYTES).sum()) {
+            return turns.into_iter().try_for_each(|turn| match self.number(turn, course) {
+                Some((turn, payload)) => self.place_alone(turn, payload, course),
+                None => Ok(()),
+            });
+        }
+        let numbered = turns.into_iter().filter_map(|turn| self.number(turn, course)).collect();
         if let Some(numbered) = self.place_together(numbered, course)? {
             for (turn, payload) in numbered {
                 self.place_alone(turn, payload, course)?;
@@ -172,26 +179,23 @@ impl Worker {
         Ok(())
     }
 
-    /// Numbers the frames of those that can be appended; the others are refused, or wait.
-    fn number(&mut self, turns: Vec<Turn>, course: &mut Course) -> Vec<Numbered> {
-        let mut numbered = Vec::with_capacity(turns.len());
-        for turn in turns {
-            if is_overtaken(&turn) {
-                course.refused.push((turn, Unsettled::Overtaken));
-            } else if turn.draft.parts.is_empty() {
-                course.waiting.push(turn);
-            } else if self.is_reserved(&turn) {
-                refuse_later(&turn);
-                course.refused.push((turn, Unsettled::Full));
-            } else {
-                // Numbers end only where the stream does: nothing behind such a turn has one either.
-                let payload = turn.draft.number(&mut self.sequence).map_err(|exhausted| {
-                    tracing::error!(event = "numbers_exhausted", %exhausted, "no frame can be numbered any more");
-                });
-                numbered.push((turn, payload.ok()));
-            }
+    /// Numbers the frames of a turn that can be appended; another is refused, or waits.
+    fn number(&mut self, turn: Turn, course: &mut Course) -> Option<Numbered> {
+        if is_overtaken(&turn) {
+            course.refused.push((turn, Unsettled::Overtaken));
+        } else if turn.draft.parts.is_empty() {
+            course.waiting.push(turn);
+        } else if self.is_reserved(&turn) {
+            refuse_later(&turn);
+            course.refused.push((turn, Unsettled::Full));
+        } else {
+            // Numbers end only where the stream does: nothing behind such a turn has one either.
+            let payload = turn.draft.number(&mut self.sequence).map_err(|exhausted| {
+                tracing::error!(event = "numbers_exhausted", %exhausted, "no frame can be numbered any more");
+            });
+            return Some((turn, payload.ok()));
         }
-        numbered
+        None
     }
 
     /// Appends them at once. Gives them back if they have to be tried one by one: one that does not fit must not take the others
@@ -223,13 +227,20 @@ impl Worker {
         }
     }
 
-    /// Whether what room there is on a full disk is kept for locks and their like.
+    /// Whether what room there is, is kept for locks and their like.
     fn is_reserved(&self, turn: &Turn) -> bool {
+        !turn.urgent && self.lacks_room(turn.bytes() as u64)
+    }
+
+    /// Whether so many bytes would take of what is kept for locks and their like.
+    fn lacks_room(&self, bytes: u64) -> bool {
         let reserved = || {
             let accounts = self.shared.state().accounts.len() as u64;
             reserved_bytes(accounts, self.shared.options.log.segment_bytes)
         };
-        !turn.urgent && self.log.room().is_some_and(|room| room < turn.bytes() as u64 + reserved())
+        // A page holds a little less than its bytes.
+        let taken = bytes + bytes / 64 + LOCK_BYTES;
+        self.log.room_unreleased().is_some_and(|room| room < taken + reserved())
     }
 
     fn frame(&self, payload: Bytes, ahead: usize) -> Frame {
@@ -239,6 +250,11 @@ impl Worker {
     fn place_alone(&mut self, turn: Turn, payload: Option<Bytes>, course: &mut Course) -> Result<(), Poisoned> {
         if is_overtaken(&turn) {
             course.refused.push((turn, Unsettled::Overtaken));
+            return Ok(());
+        }
+        if self.is_reserved(&turn) {
+            refuse_later(&turn);
+            course.refused.push((turn, Unsettled::Full));
             return Ok(());
         }
         let fallback = turn.fallback.as_ref().and_then(|fallback| fallback.number(&mut self.sequence).ok());
@@ -366,7 +382,8 @@ impl Worker {
         let turns = drafts.into_iter().map(|draft| {
             let sender = sender.clone();
             let done = Box::new(move |result| drop(sender.send(result)));
-            Turn { slot: None, chain: None, draft, fallback: None, urgent: false, tree: None, done }
+            // What a start owes is not held up by what is kept for locks.
+            Turn { slot: None, chain: None, draft, fallback: None, urgent: true, tree: None, done }
         });
         self.commit(turns.collect());
         drop(sender);

@@ -166,14 +166,22 @@ impl Log {
     /// nothing is known to be in the way of one. Batches take whole pages of 4 KiB.
     #[must_use]
     pub fn room(&self) -> Option<u64> {
-        if !self.no_space || !self.spares.is_empty() {
-            return None;
-        }
-        let here = self.segments.last().filter(|_| self.tail.open);
-        Some(here.map_or(0, |segment| {
+        (self.no_space && self.spares.is_empty()).then(|| self.room_here())
+    }
+
+    /// The same, also while the log may not grow beyond `log_bytes_max`: bytes that batches can take before something is released.
+    #[must_use]
+    pub fn room_unreleased(&self) -> Option<u64> {
+        let grows = self.bytes() + self.options.segment_bytes <= self.options.log_bytes_max;
+        if grows { self.room() } else { Some(self.room_here()) }
+    }
+
+    /// Bytes of file that batches can still take in the newest segment.
+    fn room_here(&self) -> u64 {
+        self.segments.last().filter(|_| self.tail.open).map_or(0, |segment| {
             let table = Table::file_bytes(self.owners.len());
             segment.bytes.saturating_sub(self.tail.write_pos + table)
-        }))
+        })
     }
 
     /// Whether the newest segment ends soon and there is no file for the next one: whether one can be had should be known

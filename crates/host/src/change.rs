@@ -6,7 +6,7 @@ use crate::pending::{Pending, pending};
 use crate::queue::Turn;
 use crate::shared::Shared;
 use crate::slot::lock;
-use crate::turn::{Built, Handed, take_turn};
+use crate::turn::{Building, Built, Handed, take_turn, take_urgent_turn};
 use crate::types::NewAccount;
 use bytes::Bytes;
 use highwater_pds::account::StoredKey;
@@ -137,23 +137,14 @@ impl Host {
 
     /// Locks, lifts, erases and the like. `false` if it is so already and relays know.
     pub fn change(&self, asker: impl Into<Asker>, change: Change) -> Answered<bool> {
-        take_turn(&self.shared, &asker.into(), Refused::NoAccount, |building| {
-            let key = building.key()?;
-            let row = building.row();
-            let turned = lifecycle::decide(row, change, &building.signer(key), building.at)?;
-            let Some(Turned { draft, fallback }) = turned else { return Ok(Built::nothing(building, false)) };
-            let begins = row.head.is_none();
-            let tree = begins.then(|| {
-                let mut tree = Tree::new();
-                tree.seal();
-                tree
-            });
-            // A fresh commit is looked for by the next turn, if that must tell of it.
-            let blocks = commit_blocks(&draft);
-            // Whatever its owner or the operator gives back can wait for space: it must not use up what locks need.
-            let urgent = matches!(change, Change::Lock | Change::TakeDown | Change::Erase | Change::Decommission);
-            Ok(Built { draft, handed: Handed { fallback, urgent, tree, blocks }, answer: true })
-        })
+        // Whatever its owner or the operator gives back can wait for space: it must not use up what locks need.
+        let urgent = matches!(change, Change::Lock | Change::TakeDown | Change::Erase | Change::Decommission);
+        let build = move |building: &mut Building<'_>| build_change(building, change, urgent);
+        let (asker, absent) = (asker.into(), Refused::NoAccount);
+        match urgent {
+            true => take_urgent_turn(&self.shared, &asker, absent, build),
+            false => take_turn(&self.shared, &asker, absent, build),
+        }
     }
 
     /// Has a fact of an account become durable: of its credentials or its blobs.
@@ -192,6 +183,22 @@ impl Host {
             Ok(Built { draft, handed: Handed::default(), answer: () })
         })
     }
+}
+
+fn build_change(building: &mut Building<'_>, change: Change, urgent: bool) -> Result<Built<bool>, Refused> {
+    let key = building.key()?;
+    let row = building.row();
+    let turned = lifecycle::decide(row, change, &building.signer(key), building.at)?;
+    let Some(Turned { draft, fallback }) = turned else { return Ok(Built::nothing(building, false)) };
+    let begins = row.head.is_none();
+    let tree = begins.then(|| {
+        let mut tree = Tree::new();
+        tree.seal();
+        tree
+    });
+    // A fresh commit is looked for by the next turn, if that must tell of it.
+    let blocks = commit_blocks(&draft);
+    Ok(Built { draft, handed: Handed { fallback, urgent, tree, blocks }, answer: true })
 }
 
 /// Blocks of commits that a draft stores by themselves.

@@ -85,16 +85,21 @@ pub(crate) struct Batch {
 impl Queue {
     /// Hands a turn over. If it is not taken, the caller hears it here and from nowhere else.
     pub fn push(&self, turn: Turn) -> Result<(), Unsettled> {
+        self.offer(turn).map_err(|refused| refused.1)
+    }
+
+    /// The same, and who is refused gets the turn back.
+    pub fn offer(&self, turn: Turn) -> Result<(), Box<(Turn, Unsettled)>> {
         let mut inner = lock(&self.inner);
-        if let Some(why) = &inner.ended {
-            return Err(Unsettled::Stopped(why.clone()));
-        }
-        if inner.stopping {
-            return Err(Unsettled::Stopped("it is being stopped".into()));
-        }
-        // What takes something away from an account is small, and waits for nobody's large writes to be taken.
-        if inner.bytes > QUEUED_BYTES_MAX && !turn.urgent {
-            return Err(Unsettled::Busy);
+        let why = match &inner.ended {
+            Some(why) => Some(Unsettled::Stopped(why.clone())),
+            None if inner.stopping => Some(Unsettled::Stopped("it is being stopped".into())),
+            // What takes something away from an account is small, and waits for nobody's large writes to be taken.
+            None if inner.bytes > QUEUED_BYTES_MAX && !turn.urgent => Some(Unsettled::Busy),
+            None => None,
+        };
+        if let Some(why) = why {
+            return Err(Box::new((turn, why)));
         }
         inner.bytes += turn.bytes();
         inner.turns.push_back(turn);

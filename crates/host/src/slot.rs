@@ -73,6 +73,8 @@ pub(crate) struct Slot {
     pub compacting: AtomicBool,
     /// That came to nothing, and is tried again when its blocks reach so far, in bytes of their object.
     pub compacting_beyond: AtomicU64,
+    /// Turns that take something away from it and were built in vain once.
+    pub withheld: AtomicUsize,
     /// When it was used last, in uses of any account.
     pub used: AtomicU64,
 }
@@ -97,14 +99,37 @@ impl Slot {
             exports: AtomicUsize::new(0),
             compacting: AtomicBool::new(false),
             compacting_beyond: AtomicU64::new(0),
+            withheld: AtomicUsize::new(0),
             used: AtomicU64::new(0),
         }
+    }
+
+    /// Whether something is on its way that takes something away from the account, and was built in vain once.
+    pub fn is_withheld(&self) -> bool {
+        self.withheld.load(Ordering::Acquire) > 0
     }
 
     /// Whether everything that was handed over came to its end.
     pub fn is_settled(&self) -> bool {
         // In this order: whoever holds `working` knows that nothing is handed over meanwhile.
         self.settled.load(Ordering::Acquire) == self.queued.load(Ordering::Acquire)
+    }
+}
+
+/// While it lives, the account has no turns but those that take something away from it.
+#[derive(Debug)]
+pub(crate) struct Withheld(Arc<Slot>);
+
+impl Withheld {
+    pub fn of(slot: &Arc<Slot>) -> Self {
+        slot.withheld.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(slot))
+    }
+}
+
+impl Drop for Withheld {
+    fn drop(&mut self) {
+        self.0.withheld.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::blocks::{AccountBlocks, tree};
 use crate::error::{ReadError, Unsettled};
 use crate::host::stopped;
-use crate::pending::{Pending, pending};
+use crate::pending::{Answer, Pending, pending};
 use crate::queue::{Done, Turn};
 use crate::shared::Shared;
-use crate::slot::{Ahead, Slot, Working, lock};
+use crate::slot::{Ahead, Slot, Withheld, Working, lock};
 use bytes::Bytes;
 use highwater_base::planted::{Bug, active};
 use highwater_pds::{Account, Asker, Draft, Micros, Part, Signer, Withdrawn, blob};
@@ -65,21 +65,75 @@ where
     T: Send + 'static,
     E: From<Unsettled> + From<Withdrawn> + Send + 'static,
 {
-    let slot = shared.slots.get(asker.account);
-    let Some(mut building) = Building::begin(shared, &slot) else { return Pending::ready(Err(absent)) };
-    let judged = asker.authority.judge(building.row()).map_err(E::from);
-    let (draft, handed, answer) = match judged.and_then(|()| build(&mut building)) {
-        Ok(Built { draft, handed, answer }) => (draft, handed, Ok(answer)),
-        Err(refused) => (Draft::new(building.at), Handed::default(), Err(refused)),
-    };
-    if draft.parts.is_empty() && (!building.is_ahead() || active(Bug::AnswerEarly)) {
-        return Pending::ready(answer);
-    }
     let (say, waiting) = pending(stopped);
-    let done = Box::new(move |settled: Result<(), Unsettled>| say.send(settled.map_err(E::from).and(answer)));
-    match building.hand_over(draft, handed, done) {
-        Ok(()) => waiting,
-        Err(why) => Pending::ready(Err(why.into())),
+    let slot = shared.slots.get(asker.account);
+    match Building::begin(shared, &slot) {
+        None => say.send(Err(absent)),
+        // It would be built on what is refused, and what takes something away from the account on it in turn.
+        Some(_) if slot.is_withheld() => say.send(Err(Unsettled::Overtaken.into())),
+        Some(mut building) => {
+            let built = building.judge(asker, build);
+            building.answer(built, Box::new(move |answer| say.send(answer)));
+        }
+    }
+    waiting
+}
+
+/// The same for what takes something away from the account, so that it bites whatever is refused: a turn that was built on a refused
+/// one is built anew, by the writer who refused it, and meanwhile nobody else has a turn of the account.
+pub(crate) fn take_urgent_turn<T, E>(
+    shared: &Arc<Shared>,
+    asker: &Asker,
+    absent: E,
+    build: impl Fn(&mut Building<'_>) -> Result<Built<T>, E> + Send + 'static,
+) -> Pending<Result<T, E>>
+where
+    T: Send + 'static,
+    E: From<Unsettled> + From<Withdrawn> + PartialEq + Send + 'static,
+{
+    let (say, waiting) = pending(stopped);
+    let slot = shared.slots.get(asker.account);
+    if Building::begin(shared, &slot).is_none() {
+        return Pending::ready(Err(absent));
+    }
+    Urgent { shared: Arc::clone(shared), slot, asker: asker.clone(), build, say, withheld: None }.take();
+    waiting
+}
+
+/// What takes something away from an account, on its way.
+struct Urgent<B, T> {
+    shared: Arc<Shared>,
+    slot: Arc<Slot>,
+    asker: Asker,
+    build: B,
+    say: Answer<T>,
+    /// Held from the first time on that it was built in vain.
+    withheld: Option<Withheld>,
+}
+
+impl<B, T, E> Urgent<B, Result<T, E>>
+where
+    B: Fn(&mut Building<'_>) -> Result<Built<T>, E> + Send + 'static,
+    T: Send + 'static,
+    E: From<Unsettled> + From<Withdrawn> + PartialEq + Send + 'static,
+{
+    fn take(self) {
+        let (shared, slot) = (Arc::clone(&self.shared), Arc::clone(&self.slot));
+        let Some(mut building) = Building::begin(&shared, &slot) else { return };
+        let built = building.judge(&self.asker, &self.build);
+        building.answer(
+            built,
+            Box::new(move |answer| match answer {
+                Err(why) if why == E::from(Unsettled::Overtaken) => {
+                    let withheld = self.withheld.or_else(|| Some(Withheld::of(&self.slot)));
+                    Self { withheld, ..self }.take();
+                }
+                answer => {
+                    drop(self.withheld);
+                    self.say.send(answer);
+                }
+            }),
+        );
     }
 }
 
@@ -187,8 +241,35 @@ impl<'a> Building<'a> {
         self.row().head_untold().map(|cid| self.blocks()?.get(&cid)).transpose()
     }
 
+    fn judge<T, E: From<Withdrawn>>(
+        &mut self,
+        asker: &Asker,
+        build: impl FnOnce(&mut Self) -> Result<Built<T>, E>,
+    ) -> Result<Built<T>, E> {
+        asker.authority.judge(self.row())?;
+        build(self)
+    }
+
+    /// Hands over what was built; `tell` hears the answer once everything is durable that it rests on.
+    fn answer<T, E>(self, built: Result<Built<T>, E>, tell: Box<dyn FnOnce(Result<T, E>) + Send>)
+    where
+        T: Send + 'static,
+        E: From<Unsettled> + Send + 'static,
+    {
+        let (draft, handed, answer) = match built {
+            Ok(Built { draft, handed, answer }) => (draft, handed, Ok(answer)),
+            Err(refused) => (Draft::new(self.at), Handed::default(), Err(refused)),
+        };
+        if draft.parts.is_empty() && (!self.is_ahead() || active(Bug::AnswerEarly)) {
+            drop(self);
+            return tell(answer);
+        }
+        let done = Box::new(move |settled: Result<(), Unsettled>| tell(settled.map_err(E::from).and(answer)));
+        self.hand_over(draft, handed, done);
+    }
+
     /// Hands the turn over; `done` hears what became of it.
-    pub fn hand_over(mut self, draft: Draft, handed: Handed, done: Done) -> Result<(), Unsettled> {
+    fn hand_over(mut self, draft: Draft, handed: Handed, done: Done) {
         let Handed { fallback, urgent, tree, blocks } = handed;
         let changes: Vec<_> = draft.parts.iter().filter_map(blob_change).collect();
         let generation = self.working.generation;
@@ -206,9 +287,11 @@ impl<'a> Building<'a> {
         };
         // Before it is handed over: it may come to its end at once.
         self.slot.queued.store(number, Ordering::Release);
-        if let Err(why) = self.shared.queue.push(turn) {
+        if let Err(refused) = self.shared.queue.offer(turn) {
             self.slot.queued.store(number - 1, Ordering::Release);
-            return Err(why);
+            drop(self);
+            let (turn, why) = *refused;
+            return (turn.done)(Err(why));
         }
         let ahead = self.ahead_mut();
         ahead.row = row;
@@ -222,7 +305,6 @@ impl<'a> Building<'a> {
         if !changes.is_empty() {
             ahead.blobs.push_back((number, changes));
         }
-        Ok(())
     }
 }
 

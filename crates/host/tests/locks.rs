@@ -72,6 +72,30 @@ fn a_batch_of_writes_does_not_use_up_the_room_that_is_kept_for_locks() {
     }
 }
 
+/// A lock that was built on a write which found no room was answered "try again", and nobody tried again.
+#[test]
+fn a_lock_bites_while_its_account_keeps_four_writes_in_flight_and_there_is_no_room() {
+    for room in [Room::DiskFull, Room::LogFull] {
+        for change in [Change::Lock, Change::TakeDown, Change::Erase, Change::Decommission] {
+            let (mut server, accounts) = server(room);
+            let agent = accounts[1];
+            fill(&mut server, accounts[0], 9_000);
+            let mut writing = four(&server, agent, 0, 9_000);
+            let mut locking = server.host.change(agent, change);
+            let mut answer = None;
+            for round in 1..50 {
+                server.worker.run_once();
+                // Whoever is refused tries again at once.
+                writing.retain_mut(|write| write.try_take().is_none());
+                writing.extend(four(&server, agent, round, 9_000));
+                answer = answer.or_else(|| locking.try_take());
+            }
+            assert_eq!(answer, Some(Ok(true)), "{room:?}, {change:?}");
+            assert!(server.host.head(agent).is_err());
+        }
+    }
+}
+
 /// The queue of turns has a bound of bytes, which large writes reach.
 #[test]
 fn a_lock_is_handed_over_however_much_waits() {

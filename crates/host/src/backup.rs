@@ -14,7 +14,7 @@ use crate::worker::Worker;
 use bytes::Bytes;
 use highwater_base::codec::{DecodeError, Reader};
 use highwater_disk::{Disk, OpenMode, create_directory_durably};
-use highwater_pds::{AccountId, Draft, Fact};
+use highwater_pds::{AccountId, Draft, Fact, Micros};
 use highwater_repo::Cid;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,14 +61,13 @@ pub(crate) fn read_note(disk: &dyn Disk, paths: &Paths) -> Result<Option<Note>, 
     decode_note(&bytes).map(Some).map_err(damaged(path))
 }
 
-/// A copy that is opened gets a log; only then its note goes.
+/// A copy that is opened gets a log; only then its note goes. The log's first record is of the time at which the copy was made: how old that
+/// is counts in a restore's raise, and in what a start warns of.
 pub(crate) fn begin_log(worker: &mut Worker) -> Result<(), OpenError> {
     let shared = worker.shared.clone();
-    if read_note(&*shared.disk, &shared.paths)?.is_none() {
-        return Ok(());
-    }
+    let Some(note) = read_note(&*shared.disk, &shared.paths)? else { return Ok(()) };
     let nonce = shared.random_u64();
-    worker.settle(vec![Draft::new(shared.now()).fact(Fact::Booted(nonce))])?;
+    worker.settle(vec![Draft::new(Micros(note.at)).fact(Fact::Booted(nonce))])?;
     let path = shared.paths.note();
     files::remove(&*shared.disk, &path).map_err(OpenError::io(&path))
 }

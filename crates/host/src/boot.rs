@@ -48,7 +48,11 @@ pub(crate) fn run(worker: &mut Worker, replayed: u64) -> Result<Boot, OpenError>
     let before = shared.state().events.count;
     let mut boot = Boot { replayed, ..Boot::default() };
     let floor = read_floor(&*shared.disk, &shared.paths)?;
-    let missed = boot::floor(&shared.state().sequence, floor, shared.now());
+    // Of the newest record's time: it makes a copy no younger.
+    let missed = {
+        let state = shared.state();
+        boot::floor(&state.sequence, floor, state.newest)
+    };
     if let Some(draft) = missed {
         worker.settle(vec![draft])?;
     }

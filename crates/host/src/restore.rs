@@ -12,6 +12,7 @@ use highwater_pds::boot::Warning;
 use highwater_pds::restore::{self, Announced, Lost, Marker, Plan};
 use highwater_pds::{Account, Draft, Fact, Part, Signer};
 use highwater_repo::Tid;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 fn stop(error: impl std::fmt::Display) -> OpenError {
@@ -45,7 +46,7 @@ pub(crate) fn run(worker: &mut Worker, boot: &mut Boot) -> Result<Option<Restore
         boot.announced = announce(worker)?;
         worker.settle(vec![restore::done(id, shared.now())])?;
     }
-    let report = write_report(&shared, id)?;
+    let report = write_report(&shared, id, boot)?;
     remove_marker(&shared)?;
     let accounts = shared.state().restore.as_ref().map_or(0, |restore| restore.progress.len() as u64);
     Ok(Some(Restored { id, accounts, resumed: !matches!(plan, Plan::Begin { .. }), report }))
@@ -105,20 +106,32 @@ fn tell(worker: &mut Worker, id: u64) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Writes which accounts were announced active.
-fn write_report(shared: &Shared, id: u64) -> Result<PathBuf, OpenError> {
+/// Writes which accounts were announced active. On a full disk the log has them: what relays were told is durable, and the accounts open.
+fn write_report(shared: &Shared, id: u64, boot: &mut Boot) -> Result<PathBuf, OpenError> {
     let path = shared.paths.report(id);
     // DIDs and handles have no character that JSON escapes.
     let row = |Announced { did, handle, commit, rev, .. }: &Announced| {
         format!(r#"    {{"did": "{did}", "handle": "{handle}", "commit": "{commit}", "rev": "{rev}"}}"#)
     };
-    let rows: Vec<String> = restore::report(&shared.state()).iter().map(row).collect();
+    let told = restore::report(&shared.state());
+    let rows: Vec<String> = told.iter().map(row).collect();
     let at = shared.now();
     let text = format!(
         "{{\n  \"restore\": \"{id:016x}\",\n  \"at\": \"{at}\",\n  \"active\": [\n{}\n  ]\n}}\n",
         rows.join(",\n")
     );
-    files::replace(&*shared.disk, &path, text.as_bytes()).map_err(OpenError::io(&path))?;
+    match files::replace(&*shared.disk, &path, text.as_bytes()) {
+        Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+            for Announced { did, handle, rev, .. } in told {
+                tracing::warn!(event = "restored_active", did, handle, %rev, "the restore announced this account as active");
+            }
+            boot.warnings.push(format!(
+                "the disk is full, so that {} was not written: the log has a line `restored_active` for each account that was announced active",
+                path.display()
+            ));
+        }
+        written => written.map_err(OpenError::io(&path))?,
+    }
     Ok(path)
 }
 

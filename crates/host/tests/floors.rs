@@ -202,6 +202,43 @@ fn a_directory_of_accounts_that_is_gone_is_not_made_anew_without_a_word() {
     }
 }
 
+/// A backup gets a log when it is opened, and its first record was of that moment: the copy counted as new, and one that was put back twice began at
+/// the same number twice. Nor was a server on an old backup without the mark warned.
+#[test]
+fn a_backup_put_back_twice_gives_no_number_twice_and_is_known_to_be_old() {
+    let mut machine = Machine::new(8, options());
+    let account = machine.account();
+    machine.write(account, 3);
+    let Server { disk, clock, worker, host, .. } = machine.server.take().expect("it runs");
+    let running = worker.spawn().expect("threads");
+    let copy = Path::new("/copy/pds");
+    host.backup(copy).expect("copied");
+    running.stop().expect("stopped");
+    let kept = Options { directory: copy.into(), ..options() };
+    let mut newest = 0;
+    for restore in 1..4 {
+        clock.advance(600_000);
+        let disk = disk.fork(restore);
+        mark_restored(&disk, copy, restore, (None, None)).expect("marked");
+        // It dies when the log has begun, and is started again.
+        disk.stop_at(disk.operations() + 30 * restore);
+        drop(try_open(&disk, &clock, kept.clone(), restore));
+        disk.power_loss();
+        let mut server = Server::with(&disk, &clock, kept.clone());
+        for _ in 0..20 {
+            server.put(account, "note", &format!("of restore {restore}"));
+        }
+        let seqs = seqs(&server.frames());
+        let first = seqs.iter().find(|seq| **seq > 1_000_000).expect("it tells of the account");
+        assert!(*first > newest, "restore {restore} begins with {first}, and {newest} was given out");
+        newest = *seqs.last().expect("frames");
+    }
+    clock.advance(7 * 3_600_000);
+    let unmarked = try_open(&disk.fork(9), &clock, kept, 9).expect("it opens");
+    let warned = unmarked.boot.warnings.iter().any(|warning| warning.contains("nothing was stored"));
+    assert!(warned, "{:?}", unmarked.boot);
+}
+
 /// The first account is written down at once, not with the first checkpoint five minutes later.
 #[test]
 fn a_server_that_dies_right_after_its_first_account_is_known_to_have_had_one() {

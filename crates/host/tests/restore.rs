@@ -204,6 +204,20 @@ fn fresh_revisions_lie_above_what_the_operator_names_and_never_too_far_ahead() {
     assert!(exists(&disk, &marker()));
 }
 
+/// What the restore tells was durable, and the start failed all the same, again and again, for want of room for a file.
+#[test]
+fn a_report_that_finds_no_room_keeps_no_account_from_being_served() {
+    const NO_SPACE: i32 = 28;
+    let lost = lost_run(60);
+    mark_restored(&lost.copy, Path::new(DATA), 7, (None, None)).expect("marked");
+    lost.clock.advance(60_000);
+    lost.copy.fail(highwater_disk::sim::Operation::Write, "restore-report", 0, u64::MAX, NO_SPACE);
+    let server = Server::with(&lost.copy, &lost.clock, options());
+    check(&server, &lost);
+    let warned = server.boot.warnings.iter().any(|warning| warning.contains("restored_active"));
+    assert!(warned, "{:?}", server.boot.warnings);
+}
+
 #[test]
 fn a_cursor_above_every_number_is_refused_and_the_step_is_named() {
     let lost = lost_run(50);

@@ -146,6 +146,15 @@ pub enum RestoreError {
         /// By how much.
         ahead_seconds: u64,
     },
+    /// The revision that fresh ones must be above is one that relays refuse.
+    #[error(
+        "the revision that fresh ones are to be above lies {ahead_seconds} s ahead of the clock, and relays refuse those that are more than five \
+         minutes ahead; set the clock, or run `highwater pds mark-restored` with an earlier --min-rev, and start again"
+    )]
+    RevAhead {
+        /// By how much.
+        ahead_seconds: u64,
+    },
     /// The copy is older than any that somebody keeps, or the clock is wrong.
     #[error(
         "the newest record of this copy is {days} days older than the clock says, and nobody told which numbers were given out since; set \
@@ -189,6 +198,11 @@ impl Plan {
         }
         // An operator who marks the directory anew may lower what an earlier marker asked for.
         let rev_min = known.map_or(lost.rev, |restore| restore.rev_min);
+        // Whoever is locked now gets a fresh revision later, and every account that is made.
+        let ahead = rev_min.map_or(0, |rev| rev.micros().saturating_sub(now.0));
+        if ahead > REV_AHEAD_MICROS_MAX {
+            return Err(RestoreError::RevAhead { ahead_seconds: ahead / 1_000_000 });
+        }
         for account in left(state, id).filter(|account| account.position() == Some(Position::Active)) {
             check_rev(account, Tid::after(account.head.map(|head| head.rev).max(rev_min), now.0, 0), now)?;
         }

@@ -3,10 +3,11 @@
 use crate::exit::{self, Status};
 use crate::output;
 use anyhow::{Context as _, Result};
-use highwater_base::Random as _;
-use highwater_disk::{Disk as _, OsDisk, SystemRandom};
+use highwater_base::{Clock as _, Random as _};
+use highwater_disk::{Disk as _, OsDisk, SystemClock, SystemRandom};
 use highwater_host::MarkError;
 use highwater_host::layout::Paths;
+use highwater_pds::restore::REV_AHEAD_MICROS_MAX;
 use highwater_pds::sequence::{RESTORE_RAISE, SEQ_MAX};
 use highwater_repo::Tid;
 use serde::Serialize;
@@ -44,7 +45,18 @@ pub fn lost(min_rev: Option<&str>, min_seq: Option<u64>) -> Result<Lost> {
         );
         return Err(exit::with(Status::Wrong, words));
     }
-    Ok(Lost { min_rev: revision(min_rev)?, min_seq })
+    let min_rev = revision(min_rev)?;
+    let now_micros = SystemClock::new().wall().0.saturating_mul(1_000);
+    let ahead = min_rev.map_or(0, |rev| rev.micros().saturating_sub(now_micros));
+    if ahead > REV_AHEAD_MICROS_MAX {
+        let words = format!(
+            "--min-rev lies {} s ahead of this machine's clock, and relays refuse revisions that are more than five minutes ahead: set the \
+             clock, or name an earlier one",
+            ahead / 1_000_000
+        );
+        return Err(exit::with(Status::Wrong, words));
+    }
+    Ok(Lost { min_rev, min_seq })
 }
 
 /// The directory of accounts in a data directory, or the directory itself if it is one.

@@ -180,6 +180,28 @@ fn a_lift_long_after_the_restore_is_above_the_markers_revision() {
     server.change("g", Change::Lock).expect("locked");
 }
 
+/// A mistyped revision was taken as long as no account was active: every later lift and write would have had one that relays refuse; and one
+/// with all bits set came back as the lowest that there is, so that the directory never opened again.
+#[test]
+fn a_revision_far_ahead_of_the_clock_is_refused_whoever_is_active() {
+    let mut server = Server::new();
+    server.create("a", Some(Announce::OnActivation));
+    for lock in [false, true] {
+        if lock {
+            server.change("a", Change::Lock).expect("locked");
+        }
+        let ahead = Tid::new(server.now.0 + 301_000_000, 0);
+        for rev in [ahead, Tid::from_bits(u64::MAX >> 1).expect("a revision"), Tid::new((1 << 53) - 1, 0)] {
+            let lost = Lost { rev: Some(rev), ..Lost::default() };
+            let refused = Plan::new(&server.state, 1, lost, server.now).expect_err("relays refuse it");
+            assert!(matches!(refused, RestoreError::RevAhead { ahead_seconds: 301.. }), "{refused}");
+            assert!(refused.to_string().contains("earlier --min-rev"), "{refused}");
+        }
+        let lost = Lost { rev: Some(Tid::new(server.now.0 + 290_000_000, 0)), ..Lost::default() };
+        assert!(matches!(Plan::new(&server.state, 1, lost, server.now), Ok(Plan::Begin { .. })));
+    }
+}
+
 #[test]
 fn a_marker_reads_back_and_rubbish_says_what_to_do() {
     let rev = Tid::new(1_796_000_000_000_000, 3);

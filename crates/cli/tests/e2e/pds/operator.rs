@@ -152,6 +152,8 @@ fn accounts_that_are_gone_are_missed_and_given_up_only_by_a_word_of_the_operator
     let marked = |seq| highwater(marked.into_iter().chain([seq]));
     assert_eq!(marked("5000000000000").json()["min_seq"], 5_000_000_000_000_u64);
     marked("9007199254740991").fails(2, &["--min-seq", "no room"]);
+    highwater(["pds", "mark-restored", "--data", text(&server.data), "--min-rev", "bzzzzzzzzzzzz"])
+        .fails(2, &["--min-rev", "ahead of this machine's clock"]);
     server.restart();
     let status = operate(&server, &["status"]);
     assert!(status["stream"]["ceiling"].as_u64().is_some_and(|seq| seq > 6_000_000_000_000), "{status}");

@@ -7,7 +7,7 @@ use highwater_host::blobs::{BlobError, KeepError, Kept};
 use highwater_host::{Action, RecordWrite, WriteRefused};
 use highwater_pds::blob::ReferenceError;
 use highwater_pds::credentials::{Change, Grant, Issued, Refresh, SessionId};
-use highwater_pds::{AccountId, Fact};
+use highwater_pds::{AccountId, Fact, blob};
 use highwater_repo::data::{Map, Value, encode};
 use highwater_repo::{Cid, Codec};
 use support::{Server, SetClock, options, write_of};
@@ -116,6 +116,28 @@ fn an_upload_that_nobody_refers_to_goes_after_its_time_and_no_other() {
     let server = server.restart();
     assert_eq!(files(&server), [Cid::of(Codec::Raw, b"one").to_string()]);
     assert!(read(&server, account, b"one").expect("read").is_some());
+}
+
+/// A client uploaded a blob once more, was told that it is there, and the write that referred to it was refused: its first upload had
+/// expired meanwhile.
+#[test]
+fn a_blob_that_is_uploaded_once_more_has_its_time_before_it() {
+    let mut server = Server::new(9);
+    let account = server.account();
+    upload(&mut server, account, b"one").expect("kept");
+    server.clock.advance(LIFETIME * 1_000);
+    let cid = Cid::of(Codec::Raw, b"one");
+    let again = blob::Change::Uploaded { cid, bytes: 3, media_type: "text/plain".into(), at: server.host.now() };
+    let again = server.host.fact(account, Fact::Blob(account, again));
+    let host = server.host.clone();
+    let expiring = std::thread::spawn(move || host.expire_blobs(host.now(), LIFETIME));
+    while !expiring.is_finished() {
+        server.worker.run_once();
+        std::thread::yield_now();
+    }
+    assert_eq!(expiring.join().expect("no panic"), Ok(0));
+    assert_eq!(server.settle(again), Ok(()));
+    server.write(account, vec![referring("a", b"one")]);
 }
 
 #[test]

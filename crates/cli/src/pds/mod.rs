@@ -165,14 +165,18 @@ fn announce(resync: bool, force: bool, yes: bool, target: &Target) -> Result<()>
         output::json(&told)?;
     } else if resync {
         println!("{} frames were sent", told["frames"]);
+        for failed in told["failed_listed"].as_array().into_iter().flatten() {
+            eprintln!("highwater: {} was not told of: {}", text(&failed["did"]), text(&failed["message"]));
+        }
     }
+    let untold = told["failed"].as_u64().unwrap_or(0);
     if relays.is_empty() {
         const NOBODY: &str = "no relay is set (pds.relays), so nobody was asked to read this server";
         let status = server.get("/v1/pds/status")?;
         // Nobody else could read one whose names are this machine's alone.
         if text(&status["zone"]).starts_with("localhost") {
             eprintln!("highwater: {NOBODY}");
-            return Ok(());
+            return all_told(untold);
         }
         return Err(exit::with(Status::Wrong, NOBODY));
     }
@@ -187,5 +191,13 @@ fn announce(resync: bool, force: bool, yes: bool, target: &Target) -> Result<()>
     if is("failed") {
         return Err(exit::with(Status::Later, "a relay did not answer as it should: announce again later"));
     }
-    Ok(())
+    all_told(untold)
+}
+
+/// Frames that could not be sent are no success, even if all others were.
+fn all_told(untold: u64) -> Result<()> {
+    if untold == 0 {
+        return Ok(());
+    }
+    Err(exit::with(Status::Partly, format!("{untold} accounts were not told of; the server's log says why of each")))
 }

@@ -3,8 +3,9 @@
 use super::{BlobError, BlobReader, Stored, Upload};
 use crate::error::Refused;
 use crate::host::Host;
-use highwater_pds::blob::{Change, TEMPORARY_MAX, media_type};
-use highwater_pds::{AccountId, Asker, Fact, Micros};
+use crate::turn::{Built, Handed, take_turn};
+use highwater_pds::blob::{Blobs, Change, TEMPORARY_MAX, media_type};
+use highwater_pds::{AccountId, Asker, Draft, Fact, Micros};
 use highwater_repo::Cid;
 use std::collections::BTreeSet;
 use thiserror::Error;
@@ -46,7 +47,7 @@ impl Host {
         let temporary = self.state(|state| {
             let row = state.accounts.get(&account).ok_or(Refused::NoAccount)?;
             asker.authority.judge(row).and_then(|()| row.may_act()).map_err(Refused::from)?;
-            Ok::<_, Refused>(state.blobs.get(&account).map_or(0, highwater_pds::blob::Blobs::temporary))
+            Ok::<_, Refused>(state.blobs.get(&account).map_or(0, Blobs::temporary))
         })?;
         if temporary >= TEMPORARY_MAX {
             return Err(KeepError::Temporary);
@@ -110,20 +111,27 @@ impl Host {
 
     /// Lets temporary blobs go whose upload is so many seconds ago, of all accounts. Returns how many; waits on this thread.
     ///
-    /// What a record refers to meanwhile stays: the log decides which came first.
+    /// What a record refers to meanwhile, or somebody uploads once more, stays: the account's turn decides which came first.
     /// # Errors
     /// The first refusal; the others were tried all the same.
     pub fn expire_blobs(&self, now: Micros, lifetime_seconds: u64) -> Result<u64, Refused> {
-        let expired: Vec<(AccountId, Vec<Cid>)> = self.state(|state| {
-            let lists = state.blobs.iter().map(|(account, blobs)| (*account, blobs.expired(now, lifetime_seconds)));
-            lists.filter(|(_, expired)| !expired.is_empty()).collect()
+        let expired = |blobs: &Blobs| blobs.expired(now, lifetime_seconds);
+        let accounts: Vec<AccountId> = self.state(|state| {
+            state.blobs.iter().filter(|(_, blobs)| !expired(blobs).is_empty()).map(|(account, _)| *account).collect()
         });
         let (mut count, mut result) = (0, Ok(()));
-        for (account, blobs) in expired {
-            let facts = blobs.iter().map(|cid| Fact::Blob(account, Change::Removed(*cid)));
-            let done = self.facts(account, facts.collect()).wait();
-            count += if done.is_ok() { blobs.len() as u64 } else { 0 };
-            result = result.and(done);
+        for account in accounts {
+            let done = take_turn(&self.shared, &account.into(), Refused::NoAccount, |building| {
+                // By what the turn finds: a blob that was uploaded once more meanwhile has its time before it.
+                let expired = expired(&building.blobs());
+                let removed = expired.iter().map(|cid| Fact::Blob(account, Change::Removed(*cid)));
+                let draft = removed.fold(Draft::new(building.at), Draft::fact);
+                Ok(Built { draft, handed: Handed::default(), answer: expired.len() as u64 })
+            });
+            match done.wait() {
+                Ok(removed) => count += removed,
+                Err(refused) => result = result.and(Err(refused)),
+            }
         }
         crate::slot::lock(&self.shared.figures).blobs_expired += count;
         result.map(|()| count)

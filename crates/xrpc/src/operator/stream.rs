@@ -4,14 +4,14 @@ use super::{Announcer, Asked, Failure, Operator, Outcome, accounts, answer, bloc
 use crate::context::Context;
 use axum::body::Body;
 use axum::extract::State;
-use highwater_host::Subscriber;
-use highwater_pds::{AccountId, boot};
+use highwater_host::{Host, Refused, Subscriber};
+use highwater_pds::{AccountId, Refused as Stands, boot};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Accounts that relays have yet to hear of, of which the status lists so many.
-const UNANNOUNCED_MAX: usize = 100;
+/// Accounts of which relays have yet to hear, or did not hear: so many are listed.
+const LISTED_MAX: usize = 100;
 
 /// Where an account can stand, in the protocol's words; `none` is one of which relays are not to hear yet.
 const POSITIONS: [&str; 6] = ["active", "suspended", "takendown", "deactivated", "deleted", "none"];
@@ -22,7 +22,7 @@ pub fn status(context: &Context, announcer: &dyn Announcer) -> Value {
     let status = host.status();
     let (gaps, events, unannounced, due) = host.state(|state| {
         let due: Vec<AccountId> = boot::due(state).map(|account| account.id).collect();
-        let listed = due.iter().take(UNANNOUNCED_MAX).filter_map(|id| state.accounts.get(id)).map(accounts::describe);
+        let listed = due.iter().take(LISTED_MAX).filter_map(|id| state.accounts.get(id)).map(accounts::describe);
         let oldest = state.events.oldest().map_or(state.events.count, |point| point.ordinal);
         let gaps: Vec<[u64; 2]> = state.sequence.gaps().map(|(below, end)| [below, end]).collect();
         (gaps, state.events.count - oldest, listed.collect::<Vec<_>>(), due.len())
@@ -112,24 +112,62 @@ struct Announcement {
 pub(super) async fn announce(State(operator): State<Operator>, body: Body) -> Outcome {
     let Announcement { resync, force } = read(body).await?;
     let host = operator.context.host.clone();
-    let mut frames = 0;
+    let mut told = Told::default();
     if resync {
-        let live: Vec<AccountId> = host.state(|state| boot::live(state).map(|account| account.id).collect());
         let resyncing = host.clone();
-        frames = blocking(move || {
-            let waiting: Vec<_> = live.into_iter().map(|account| resyncing.resync(account)).collect();
-            // One that was locked meanwhile is none to tell of.
-            waiting.into_iter().filter_map(|waiting| waiting.wait().ok()).count() as u64 * 2
-        })
-        .await?;
-        tracing::info!(event = "resync", frames, "an operator told of every active account once more");
+        told = blocking(move || tell_again(&resyncing)).await?;
+        let (frames, failed) = (told.frames, told.failed);
+        tracing::info!(event = "resync", frames, failed, "an operator told of every active account once more");
     }
     let asked = blocking(move || operator.announcer.announce(&host, force)).await?;
     let relays: Vec<Value> = asked
         .into_iter()
         .map(|Asked { url, outcome, message }| json!({ "url": url, "outcome": outcome, "message": message }))
         .collect();
-    Ok(answer(&json!({ "frames": frames, "relays": relays })))
+    let listed: Vec<Value> =
+        told.failed_listed.into_iter().map(|(did, message)| json!({ "did": did, "message": message })).collect();
+    Ok(answer(&json!({ "frames": told.frames, "failed": told.failed, "failed_listed": listed, "relays": relays })))
+}
+
+/// What came of telling relays of every active account once more.
+#[derive(Default)]
+struct Told {
+    frames: u64,
+    /// Accounts that are to be told of and were not.
+    failed: u64,
+    /// The first of them, and why.
+    failed_listed: Vec<(String, String)>,
+}
+
+/// Frames of an account that is told of once more: where it stands, and its newest commit.
+const FRAMES_EACH: u64 = 2;
+/// Accounts that are told of at once: what waits for the log stays far below what the host takes.
+const TOLD_AT_ONCE: usize = 256;
+
+fn tell_again(host: &Host) -> Told {
+    let live: Vec<(AccountId, String)> =
+        host.state(|state| boot::live(state).map(|account| (account.id, account.did.to_string())).collect());
+    let mut told = Told::default();
+    for some in live.chunks(TOLD_AT_ONCE) {
+        let waiting: Vec<_> = some.iter().map(|(account, _)| host.resync(*account)).collect();
+        for ((_, did), waiting) in some.iter().zip(waiting) {
+            match waiting.wait() {
+                Ok(()) => told.frames += FRAMES_EACH,
+                // It was locked meanwhile, and is none to tell of.
+                Err(Refused::Turn(
+                    Stands::Inactive(_) | Stands::Erased | Stands::Decommissioned | Stands::NotActivated,
+                )) => {}
+                Err(refused) => {
+                    tracing::warn!(event = "resync_failed", did, %refused, "relays were not told of this account once more");
+                    told.failed += 1;
+                    if told.failed_listed.len() < LISTED_MAX {
+                        told.failed_listed.push((did.clone(), refused.to_string()));
+                    }
+                }
+            }
+        }
+    }
+    told
 }
 
 #[derive(Debug, Deserialize)]

@@ -2,6 +2,7 @@
 
 mod administration;
 mod blobs;
+mod damage;
 mod followed;
 mod home;
 mod inventory;

@@ -93,6 +93,8 @@ methods! {
     "com.atproto.sync.subscribeRepos" Subscription "anyone" crate::firehose::subscribe_repos,
         "The stream of everything that changes, over a WebSocket, from a cursor on.";
     "com.atproto.identity.resolveHandle" Query "anyone" crate::names::resolve_handle, "The DID of a handle of this server.";
+    "com.atproto.identity.getRecommendedDidCredentials" Query "the account" crate::names::recommended_did_credentials,
+        "What this server would have the account's DID document say.";
     "com.atproto.server.describeServer" Query "anyone" crate::names::describe_server,
         "What the server is, and which names it gives.";
     "com.atproto.repo.uploadBlob" Procedure "the account, or a service for it" crate::blobs::upload_blob,
@@ -144,6 +146,45 @@ impl Method {
         self.who == OPERATOR
     }
 }
+
+/// Methods of the protocol's servers that are not here, each with the reason.
+pub static LEFT_OUT: &[(&str, &str)] = &[
+    ("app.bsky.actor.getPreferences", "An application's; they come with forwarding to applications."),
+    ("app.bsky.actor.putPreferences", "An application's; they come with forwarding to applications."),
+    ("com.atproto.identity.refreshIdentity", "Nothing is kept of foreign identities."),
+    (
+        "com.atproto.identity.requestPlcOperationSignature",
+        "Accounts here have DIDs of the web, which no directory signs.",
+    ),
+    (
+        "com.atproto.identity.resolveDid",
+        "Documents of this server are served by their hosts; foreign ones are resolved by clients.",
+    ),
+    ("com.atproto.identity.resolveIdentity", "As `resolveDid`."),
+    ("com.atproto.identity.signPlcOperation", "As `requestPlcOperationSignature`."),
+    ("com.atproto.identity.submitPlcOperation", "As `requestPlcOperationSignature`."),
+    ("com.atproto.identity.updateHandle", "A handle is given once and for good."),
+    ("com.atproto.moderation.createReport", "It comes with forwarding to other services."),
+    ("com.atproto.repo.importRepo", "Accounts do not move here yet."),
+    ("com.atproto.server.confirmEmail", "The server sends no mail."),
+    ("com.atproto.server.createInviteCode", "Nobody signs up: accounts are made by the operator."),
+    ("com.atproto.server.createInviteCodes", "As `createInviteCode`."),
+    ("com.atproto.server.deleteAccount", "It is confirmed by mail; the operator erases accounts."),
+    ("com.atproto.server.getAccountInviteCodes", "As `createInviteCode`."),
+    ("com.atproto.server.requestAccountDelete", "As `deleteAccount`."),
+    ("com.atproto.server.requestEmailConfirmation", "The server sends no mail."),
+    ("com.atproto.server.requestEmailUpdate", "The server sends no mail."),
+    ("com.atproto.server.requestPasswordReset", "The server sends no mail; the operator sets passwords."),
+    ("com.atproto.server.reserveSigningKey", "Keys are made with accounts, which do not move here yet."),
+    ("com.atproto.server.resetPassword", "The server sends no mail; the operator sets passwords."),
+    ("com.atproto.server.updateEmail", "The server sends no mail."),
+    ("com.atproto.sync.getHostStatus", "A relay's."),
+    ("com.atproto.sync.listHosts", "A relay's."),
+    ("com.atproto.sync.listReposByCollection", "A relay's."),
+    ("com.atproto.sync.notifyOfUpdate", "A relay's, and given up."),
+    ("com.atproto.sync.requestCrawl", "A relay's."),
+    ("com.atproto.temp.checkSignupQueue", "Nobody signs up."),
+];
 
 /// The method of a name.
 #[must_use]

@@ -108,6 +108,16 @@ pub async fn resolve_handle(call: Call) -> Result {
     answer::json(&json!({ "did": did }))
 }
 
+/// `com.atproto.identity.getRecommendedDidCredentials`: without keys that rotate others, of which DIDs of the web have none.
+pub async fn recommended_did_credentials(call: Call) -> Result {
+    let row = call.row(&call.access()?)?;
+    answer::json(&json!({
+        "alsoKnownAs": [format!("at://{}", row.handle)],
+        "verificationMethods": { "atproto": format!("did:key:{}", row.key.public) },
+        "services": { "atproto_pds": { "type": "AtprotoPersonalDataServer", "endpoint": call.context.options.public_url } },
+    }))
+}
+
 /// `com.atproto.server.describeServer`: relays ask it before they crawl, so that it needs no session.
 pub async fn describe_server(call: Call) -> Result {
     let options = &call.context.options;

@@ -20,6 +20,7 @@ use highwater_pds::credentials::AppPassword;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
@@ -42,6 +43,7 @@ pub struct Passwords {
     admitted: Pool,
     /// What hashes are computed in: as many as are computed at once.
     memory: Arc<Mutex<Vec<Memory>>>,
+    computed: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Passwords {
@@ -55,7 +57,19 @@ impl Passwords {
     #[must_use]
     pub fn new(cost: Cost) -> Self {
         let admitted = Pool::new(AT_ONCE + WAITING_MAX, "logins");
-        Self { cost, running: Arc::new(Semaphore::new(AT_ONCE)), admitted, memory: Arc::default() }
+        Self {
+            cost,
+            running: Arc::new(Semaphore::new(AT_ONCE)),
+            admitted,
+            memory: Arc::default(),
+            computed: Arc::default(),
+        }
+    }
+
+    /// How many were computed.
+    #[must_use]
+    pub fn computed(&self) -> u64 {
+        self.computed.load(Ordering::Relaxed)
     }
 
     /// Runs something that costs a hash on a thread of its own, when it is its turn.
@@ -67,6 +81,7 @@ impl Passwords {
         let failed = || Error::new(Name::InternalServerError, "a password could not be checked");
         let admitted = self.admitted.take(who, 1)?;
         let running = Arc::clone(&self.running).acquire_owned().await.map_err(|_| failed())?;
+        self.computed.fetch_add(1, Ordering::Relaxed);
         let kept = Arc::clone(&self.memory);
         // The permits go with the thread: whoever hangs up does not make room before the memory is free.
         let work = tokio::task::spawn_blocking(move || {

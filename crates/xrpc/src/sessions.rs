@@ -149,6 +149,12 @@ impl Auth {
         })
     }
 
+    /// Hashes of passwords that were computed so far.
+    #[must_use]
+    pub fn hashes_computed(&self) -> u64 {
+        self.passwords.computed()
+    }
+
     /// This server's DID.
     pub(crate) fn audience(&self) -> &str {
         &self.audience

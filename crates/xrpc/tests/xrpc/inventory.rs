@@ -3,7 +3,8 @@
 use crate::server::Server;
 use crate::wire;
 use highwater_xrpc::error::{Row, TABLE};
-use highwater_xrpc::methods::{METHODS, Verb};
+use highwater_xrpc::methods::{LEFT_OUT, METHODS, Verb};
+use std::collections::BTreeSet;
 
 #[test]
 fn a_method_is_called_with_its_own_verb_and_an_unknown_one_is_not_implemented() {
@@ -126,6 +127,57 @@ fn every_method_of_the_protocol_is_served_or_said_not_to_be() {
             assert!(served || said.contains(&format!("`{name}`")), "{nsid} is neither served nor said not to be");
         }
     }
+}
+
+/// What servers of accounts serve: the tables of the protocol's surface, and what its other servers and relays have beside it.
+const PROTOCOL: &[(&str, &str)] = &[
+    ("_health", ""),
+    ("app.bsky.actor", "getPreferences putPreferences"),
+    (
+        "com.atproto.admin",
+        "deleteAccount getAccountInfo getAccountInfos getSubjectStatus updateAccountPassword updateSubjectStatus",
+    ),
+    (
+        "com.atproto.identity",
+        "getRecommendedDidCredentials refreshIdentity requestPlcOperationSignature resolveDid resolveHandle resolveIdentity \
+         signPlcOperation submitPlcOperation updateHandle",
+    ),
+    ("com.atproto.moderation", "createReport"),
+    (
+        "com.atproto.repo",
+        "applyWrites createRecord deleteRecord describeRepo getRecord importRepo listMissingBlobs listRecords putRecord uploadBlob",
+    ),
+    (
+        "com.atproto.server",
+        "activateAccount checkAccountStatus confirmEmail createAccount createAppPassword createInviteCode createInviteCodes \
+         createSession deactivateAccount deleteAccount deleteSession describeServer getAccountInviteCodes getServiceAuth \
+         getSession listAppPasswords refreshSession requestAccountDelete requestEmailConfirmation requestEmailUpdate \
+         requestPasswordReset reserveSigningKey resetPassword revokeAppPassword updateEmail",
+    ),
+    (
+        "com.atproto.sync",
+        "getBlob getBlocks getCheckout getHead getHostStatus getLatestCommit getRecord getRepo getRepoStatus listBlobs \
+         listHosts listRepos listReposByCollection notifyOfUpdate requestCrawl subscribeRepos",
+    ),
+    ("com.atproto.temp", "checkSignupQueue"),
+];
+
+/// A method that is neither served nor named as left out was forgotten.
+#[test]
+fn every_method_of_the_protocols_servers_is_served_or_left_out_with_its_reason() {
+    let expected: BTreeSet<String> = PROTOCOL
+        .iter()
+        .flat_map(|(prefix, names)| match *names {
+            "" => vec![(*prefix).to_owned()],
+            names => names.split(' ').map(|name| format!("{prefix}.{name}")).collect(),
+        })
+        .collect();
+    let served: BTreeSet<String> = METHODS.iter().map(|method| method.nsid.to_owned()).collect();
+    let left_out: BTreeSet<String> = LEFT_OUT.iter().map(|(nsid, _)| (*nsid).to_owned()).collect();
+    assert_eq!(served.intersection(&left_out).collect::<Vec<_>>(), [""; 0]);
+    let told: BTreeSet<String> = served.union(&left_out).cloned().collect();
+    assert_eq!(told.symmetric_difference(&expected).collect::<Vec<_>>(), [""; 0]);
+    assert!(LEFT_OUT.is_sorted() && LEFT_OUT.iter().all(|(_, why)| why.ends_with('.') && !why.contains('|')));
 }
 
 /// A name that no test provokes may long be said by nothing.

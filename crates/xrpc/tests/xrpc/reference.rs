@@ -23,8 +23,16 @@ fn page() -> String {
         writeln!(page, "| `{}` | {verb} | {} | {} |", method.nsid, method.who, method.about).expect("a string");
     }
     page.push_str(
-        "\nBeside them: `/.well-known/did.json` and `/.well-known/atproto-did`, answered by the host that is asked, and `/robots.txt`.\n\n\
-         ## Errors\n\n\
+        "\nBeside them: `/.well-known/did.json` and `/.well-known/atproto-did`, answered by the host that is asked, and `/robots.txt`.\n",
+    );
+    page.push_str(
+        "\n## Left out\n\nMethods of the protocol's servers that are not here.\n\n| Method | Why |\n| --- | --- |\n",
+    );
+    for (nsid, why) in methods::LEFT_OUT {
+        writeln!(page, "| `{nsid}` | {why} |").expect("a string");
+    }
+    page.push_str(
+        "\n## Errors\n\n\
          Every refusal has this body:\n\n\
          ```json\n{\"error\":\"RepoNotFound\",\"message\":\"there is no such repository here\"}\n```\n\n\
          Programs match `error` alone. The message is for people and changes freely.\n\n\

@@ -325,7 +325,6 @@ fn a_reader_that_pauses_goes_on_where_it_was_and_one_that_stays_away_is_closed()
     for rkey in 0..12 {
         server.write(&account, "createRecord", &record(rkey)).ok();
     }
-    std::thread::sleep(Duration::from_millis(500));
     assert_eq!(paused.take(12), (4..16).collect::<Vec<_>>());
     let _away = subscribe(&server, "?cursor=0");
     assert_eq!(server.context.subscribers(), 2);

@@ -23,6 +23,10 @@ pub const MARKER_NAME: &str = "pds.restored";
 /// How far a fresh revision may lie ahead of the clock, in microseconds: relays refuse those beyond.
 pub const REV_AHEAD_MICROS_MAX: u64 = 5 * 60 * 1_000_000;
 const DAY_MICROS: u64 = 86_400 * 1_000_000;
+/// The start of 2026, in microseconds since 1970: no directory is older.
+const OLDEST_MICROS: u64 = 1_767_225_600_000_000;
+/// What counts of the age of an empty directory, thirty years of it: a tenth of all numbers, with a clock that is decades ahead.
+const EMPTY_MICROS_MAX: u64 = 30 * 365 * DAY_MICROS;
 /// Bytes of a marker at the most.
 pub const MARKER_BYTES_MAX: usize = 256;
 
@@ -209,11 +213,16 @@ impl Plan {
         if known.is_some() {
             return Ok(Self::Resume);
         }
-        // A directory in which nothing was ever stored is of no time.
-        let passed = if state.newest == Micros::default() { 0 } else { now.0.saturating_sub(state.newest.0) };
+        if state.newest == Micros::default() {
+            // Nothing was ever stored, and a copy of nothing may be put back twice, too: it is as old as it can be.
+            let passed = now.0.saturating_sub(OLDEST_MICROS).min(EMPTY_MICROS_MAX);
+            return Ok(Self::Begin { floor: state.sequence.raised(lost.seq, passed)?, rev_min });
+        }
+        let passed = now.0.saturating_sub(state.newest.0);
         if passed > PASSED_MICROS_MAX && !lost.is_told {
             return Err(RestoreError::Age { days: passed / DAY_MICROS });
         }
+        let passed = passed.min(PASSED_MICROS_MAX);
         Ok(Self::Begin { floor: state.sequence.raised(lost.seq, passed)?, rev_min })
     }
 }

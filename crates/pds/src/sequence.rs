@@ -84,7 +84,7 @@ impl Sequence {
     /// # Errors
     /// [`Exhausted`] if no number would be left.
     pub fn raised(&self, known: u64, micros_since: u64) -> Result<u64, Exhausted> {
-        let passed = micros_since.min(PASSED_MICROS_MAX) / SECOND_MICROS * SECOND_MICROS;
+        let passed = micros_since / SECOND_MICROS * SECOND_MICROS;
         let floor = self.newest().max(known).saturating_add(RESTORE_RAISE).saturating_add(passed);
         if floor < SEQ_MAX { Ok(floor) } else { Err(Exhausted(floor)) }
     }

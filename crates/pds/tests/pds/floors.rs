@@ -190,14 +190,20 @@ fn a_clock_that_is_decades_ahead_uses_up_no_numbers() {
     let told = Lost { seq: 5_000, is_told: true, ..Lost::default() };
     let plan = Plan::new(&server.state, 1, told, later);
     assert_eq!(plan, Ok(Plan::Begin { floor: 5_000 + RESTORE_RAISE + PASSED_MICROS_MAX, rev_min: None }));
-    // A directory in which nothing was stored yet has no age.
-    let plan = Plan::new(&State::default(), 1, told, later);
-    assert_eq!(plan, Ok(Plan::Begin { floor: 5_000 + RESTORE_RAISE, rev_min: None }));
+    // A copy of an empty directory is put back twice like any other, and does not use up all numbers either.
+    let floor = |now| match Plan::new(&State::default(), 1, Lost::default(), now) {
+        Ok(Plan::Begin { floor, .. }) => floor,
+        other => panic!("{other:?}"),
+    };
+    let (first, second) = (floor(Micros(BEGIN)), floor(Micros(BEGIN + 2_000_000)));
+    assert_eq!(second, first + 2_000_000);
+    assert!(floor(later) < SEQ_MAX / 8, "{}", floor(later));
 }
 
 #[test]
 fn a_raise_that_would_pass_the_end_of_numbers_is_refused_whoever_asks_for_it() {
-    let server = Server::new();
+    let mut server = Server::new();
+    server.send(10).expect("sent");
     let lost = |seq| Lost { seq, is_told: true, ..Lost::default() };
     let plan = |seq| Plan::new(&server.state, 1, lost(seq), Micros(BEGIN));
     assert_eq!(plan(SEQ_MAX - RESTORE_RAISE - 1), Ok(Plan::Begin { floor: SEQ_MAX - 1, rev_min: None }));

@@ -12,6 +12,7 @@ use crate::slot::{Slot, lock};
 use crate::windows::Windows;
 use bytes::Bytes;
 use highwater_pds::{AccountId, Head};
+use highwater_repo::export::Export as Course;
 use highwater_repo::{Cid, Tid};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,8 +23,6 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a chunk at the least, but for the last one.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Bytes of chunks that are kept for others to join. A larger archive keeps only what somebody has yet to take.
-const SHARED_BYTES_MAX: usize = 32 << 20;
 /// What of a repository is wanted, and by whom.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
@@ -71,27 +70,35 @@ struct Common {
 }
 
 struct Made {
-    export: highwater_repo::export::Export,
+    course: Course,
     /// Blocks below this offset are known to its readers.
     known_below: u64,
     /// For whom it counts.
     whose: IpAddr,
     windows: RefCell<Windows>,
     /// Chunks from number `first` on.
-    chunks: VecDeque<Bytes>,
+    chunks: VecDeque<Chunk>,
     first: usize,
     kept_bytes: usize,
+    kept_bytes_max: usize,
     complete: bool,
     readers: BTreeMap<u64, ReaderOf>,
     next_reader: u64,
 }
 
+struct Chunk {
+    bytes: Bytes,
+    /// From where it can be made once more.
+    before: Course,
+}
+
 /// One who reads an export.
-#[derive(Clone, Copy)]
 struct ReaderOf {
     whose: IpAddr,
     /// The chunk that it needs next.
     next: usize,
+    /// From where it goes on by itself, if that chunk is not kept any more.
+    own: Option<Course>,
 }
 
 /// A repository on its way to somebody. Each call of [`Export::chunk`] may read the disk.
@@ -169,15 +176,16 @@ fn open(host: &Host, slot: &Arc<Slot>, wanted: Wanted) -> Result<(Head, Made), R
     let commit = blocks.get(&head.commit)?;
     let tree = tree(shared, slot, &row)?;
     let made = Made {
-        export: highwater_repo::export::Export::new(&head.commit, &commit, &tree),
+        course: Course::new(&head.commit, &commit, &tree),
         known_below: wanted.since.and_then(|since| blocks.known_below(since)).unwrap_or_default(),
         whose: wanted.whose,
         windows: RefCell::new(Windows::new(row.blocks.front..row.blocks.end)),
         chunks: VecDeque::new(),
         first: 0,
         kept_bytes: 0,
+        kept_bytes_max: shared.options.export_kept_bytes_max,
         complete: false,
-        readers: BTreeMap::from([(0, ReaderOf { whose: wanted.whose, next: 0 })]),
+        readers: BTreeMap::from([(0, ReaderOf { whose: wanted.whose, next: 0, own: None })]),
         next_reader: 1,
     };
     Ok((head, made))
@@ -195,7 +203,7 @@ fn join(common: Arc<Common>, whose: IpAddr) -> Option<Export> {
     }
     let reader = made.next_reader;
     made.next_reader += 1;
-    made.readers.insert(reader, ReaderOf { whose, next: 0 });
+    made.readers.insert(reader, ReaderOf { whose, next: 0, own: None });
     drop(made);
     Some(Export { common, reader, next: 0 })
 }
@@ -211,47 +219,78 @@ impl Export {
     /// # Errors
     /// What is stored cannot be read. The archive is not whole then.
     pub fn chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
-        let common = &self.common;
-        let mut made = lock(&common.made);
-        if self.next == made.first + made.chunks.len() {
-            if made.complete {
-                return Ok(None);
-            }
-            let extent = common.shared.state().accounts.get(&common.slot.id).map(|account| account.blocks);
-            let blocks = AccountBlocks::open(&common.shared, &common.slot, extent.unwrap_or_default())?;
-            let Made { export, windows, known_below, .. } = &mut *made;
-            let blocks = blocks.through(windows);
-            let mut chunk = Vec::with_capacity(CHUNK_BYTES + (64 << 10));
-            let known = |cid: &Cid| *known_below > 0 && blocks.lies_below(cid, *known_below);
-            let more = export.fill_unknown(&mut chunk, CHUNK_BYTES, &blocks, known);
-            let more = more.map_err(|error| blocks.explain(error))?;
-            made.complete = !more;
-            if chunk.is_empty() {
-                return Ok(None);
-            }
-            made.kept_bytes += chunk.len();
-            made.chunks.push_back(chunk.into());
+        let mut made = lock(&self.common.made);
+        let chunk = match self.next.checked_sub(made.first) {
+            None => made.again(&self.common, self.reader)?,
+            Some(at) if at == made.chunks.len() => made.more(&self.common)?,
+            Some(at) => made.chunks.get(at).map(|chunk| chunk.bytes.clone()),
+        };
+        if chunk.is_some() {
+            self.next += 1;
+            made.moved(self.reader, self.next);
         }
-        let at = self.next - made.first;
-        let chunk = made.chunks[at].clone();
-        self.next += 1;
-        if let Some(reader) = made.readers.get_mut(&self.reader) {
-            reader.next = self.next;
-        }
-        made.forget();
-        Ok(Some(chunk))
+        Ok(chunk)
     }
 }
 
 impl Made {
-    /// Lets chunks go that nobody needs any more, once there are many.
-    fn forget(&mut self) {
-        let slowest = self.readers.values().map(|reader| reader.next).min().unwrap_or(usize::MAX);
-        while self.kept_bytes > SHARED_BYTES_MAX && self.first < slowest {
+    /// The next chunk that nobody has had; `None` at the end.
+    fn more(&mut self, common: &Common) -> Result<Option<Bytes>, ReadError> {
+        if self.complete {
+            return Ok(None);
+        }
+        let before = self.course.clone();
+        let mut course = before.clone();
+        let (bytes, more) = self.fill(common, &mut course)?;
+        (self.course, self.complete) = (course, !more);
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        self.kept_bytes += bytes.len();
+        self.chunks.push_back(Chunk { bytes: bytes.clone(), before });
+        Ok(Some(bytes))
+    }
+
+    /// A chunk that is not kept any more, for a reader who is behind.
+    fn again(&mut self, common: &Common, reader: u64) -> Result<Option<Bytes>, ReadError> {
+        let own = self.readers.get_mut(&reader).and_then(|reader| reader.own.take());
+        let mut course = own.ok_or_else(|| ReadError::Damaged("an export lost the place of a reader".into()))?;
+        let (bytes, _) = self.fill(common, &mut course)?;
+        if let Some(reader) = self.readers.get_mut(&reader) {
+            reader.own = Some(course);
+        }
+        Ok(Some(bytes))
+    }
+
+    /// The chunk at a place, and whether more may follow.
+    fn fill(&mut self, common: &Common, course: &mut Course) -> Result<(Bytes, bool), ReadError> {
+        let extent = common.shared.state().accounts.get(&common.slot.id).map(|account| account.blocks);
+        let blocks = AccountBlocks::open(&common.shared, &common.slot, extent.unwrap_or_default())?;
+        let blocks = blocks.through(&self.windows);
+        let known = |cid: &Cid| self.known_below > 0 && blocks.lies_below(cid, self.known_below);
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES + (64 << 10));
+        let more = course.fill_unknown(&mut chunk, CHUNK_BYTES, &blocks, known);
+        let more = more.map_err(|error| blocks.explain(error))?;
+        Ok((chunk.into(), more))
+    }
+
+    /// Notes what a reader needs next, and lets the oldest chunks go once there are many. Nobody is waited for: one who stalls would
+    /// have the whole archive kept, or all others wait.
+    fn moved(&mut self, reader: u64, next: usize) {
+        if let Some(reader) = self.readers.get_mut(&reader) {
+            reader.next = next;
+        }
+        while self.kept_bytes > self.kept_bytes_max {
             let Some(chunk) = self.chunks.pop_front() else { break };
-            self.kept_bytes -= chunk.len();
+            for reader in self.readers.values_mut().filter(|reader| reader.next == self.first) {
+                reader.own = Some(chunk.before.clone());
+            }
+            self.kept_bytes -= chunk.bytes.len();
             self.first += 1;
         }
+        // Whoever has caught up shares again.
+        let first = self.first;
+        self.readers.values_mut().filter(|reader| reader.next >= first).for_each(|reader| reader.own = None);
     }
 }
 
@@ -259,7 +298,6 @@ impl Drop for Export {
     fn drop(&mut self) {
         let mut made = lock(&self.common.made);
         made.readers.remove(&self.reader);
-        made.forget();
         let (before, now) = (made.whose, made.readers.values().next().map(|reader| reader.whose));
         if let Some(now) = now.filter(|now| *now != before) {
             made.whose = now;

@@ -29,6 +29,9 @@ pub struct Options {
     /// Repositories that are exported at once, each with up to 32 MiB of memory; identical exports count once, and nobody gets more
     /// of them than are left for others.
     pub exports_max: usize,
+    /// Bytes of each export that are kept for others who join it, or who read it more slowly: whoever is further behind has them
+    /// read once more.
+    pub export_kept_bytes_max: usize,
     /// Milliseconds that an export waits for a place.
     pub export_wait_ms_max: u64,
     /// Accounts of which relays accept frames from one host; more than these are warned of.
@@ -62,6 +65,7 @@ impl Options {
             checkpoint_seconds: 300,
             memory_bytes_max: 64 << 20,
             exports_max: 8,
+            export_kept_bytes_max: 32 << 20,
             export_wait_ms_max: 10_000,
             account_limit: 100,
             witness_path: None,

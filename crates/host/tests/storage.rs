@@ -324,6 +324,33 @@ fn an_export_keeps_its_blocks_while_the_repository_is_written_together() {
     assert_eq!(exported(&server.host, account).0.len(), before.len() + 1);
 }
 
+/// One who took nothing any more had all that a faster one took kept in memory: the whole archive, for as long as it stayed.
+#[test]
+fn an_export_that_one_reader_leaves_lying_is_not_kept_for_it_and_still_whole_when_it_comes_back() {
+    let mut small = options();
+    small.export_kept_bytes_max = 512 << 10;
+    small.log.segment_bytes = 4 << 20;
+    let mut server = Server::with(&SimDisk::new(9), &SetClock::new(), small);
+    let account = server.account();
+    for n in 0..150 {
+        server.put(account, &format!("k{n:03}"), &format!("{n}{}", "w".repeat(20_000)));
+    }
+    let mut slow = server.host.export(account).expect("begun");
+    let mut fast = server.host.export(account).expect("begun");
+    let mut slowly = vec![slow.chunk().expect("a chunk").expect("a first one")];
+    let taken: Vec<Bytes> = std::iter::from_fn(|| fast.chunk().expect("a chunk")).collect();
+    assert_eq!(slowly[0].as_ptr(), taken[0].as_ptr(), "they are one");
+    let kept: usize = taken[1..].iter().filter(|chunk| !chunk.is_unique()).map(Bytes::len).sum();
+    assert!(taken.concat().len() > 3_000_000 && kept <= 512 << 10, "{kept} bytes are kept");
+    slowly.extend(std::iter::from_fn(|| slow.chunk().expect("a chunk")));
+    assert_eq!(slowly, taken);
+    assert_eq!(
+        slowly.last().map(|chunk| chunk.as_ptr()),
+        taken.last().map(|chunk| chunk.as_ptr()),
+        "who has caught up shares again"
+    );
+}
+
 /// One reader of many repositories, who took nothing, held all places, and nobody else exported anything. Whoever joined another's
 /// export and stayed in it held that one's place.
 #[test]

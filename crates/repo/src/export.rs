@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 /// record in order of its key, so that whoever reads it keeps no more than one path either.
 ///
 /// Source: atproto repository specification, "CAR File Serialization".
+#[derive(Clone)]
 pub struct Export {
     /// The header and the commit, until they were taken.
     beginning: Option<Vec<u8>>,

@@ -16,6 +16,7 @@ pub enum Step {
 }
 
 /// What is still to come, the next on top.
+#[derive(Clone)]
 enum Pending {
     Subtree(Subtree, u32),
     /// With the name of the node that it stands in.
@@ -26,6 +27,7 @@ enum Pending {
 /// blocks in this order needs to keep no more than one path.
 ///
 /// It verifies the tree on its way: that every node stands at its layer, and that the keys are in order over all of it.
+#[derive(Clone)]
 pub struct Walk {
     pending: Vec<Pending>,
     last: Option<Arc<str>>,

@@ -270,7 +270,10 @@ impl<'a> Building<'a> {
 
     /// Hands the turn over; `done` hears what became of it.
     fn hand_over(mut self, draft: Draft, handed: Handed, done: Done) {
-        let Handed { fallback, urgent, tree, blocks } = handed;
+        let Handed { fallback, urgent, mut tree, blocks } = handed;
+        if let Some(tree) = &mut tree {
+            tree.keep_layers(crate::slot::TREE_LAYERS);
+        }
         let changes: Vec<_> = draft.parts.iter().filter_map(blob_change).collect();
         let generation = self.working.generation;
         let number = self.slot.queued.load(Ordering::Relaxed) + 1;
@@ -295,10 +298,7 @@ impl<'a> Building<'a> {
         }
         let ahead = self.ahead_mut();
         ahead.row = row;
-        if let Some(mut tree) = tree {
-            tree.keep_layers(crate::slot::TREE_LAYERS);
-            ahead.tree = Some(tree);
-        }
+        ahead.tree = tree.or_else(|| ahead.tree.take());
         if !blocks.is_empty() {
             ahead.blocks.push_back((number, blocks));
         }

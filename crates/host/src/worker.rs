@@ -355,9 +355,7 @@ impl Worker {
                 }
             }
             if let (Some((slot, _)), Some(tree), false) = (&turn.slot, &turn.tree, fell_back) {
-                let mut tree = tree.clone();
-                tree.keep_layers(crate::slot::TREE_LAYERS);
-                *lock(&slot.tree) = Some(tree);
+                *lock(&slot.tree) = Some(tree.clone());
             }
         }
         for (account, offset, sections) in sections {

@@ -67,10 +67,17 @@ impl Subtree {
         name
     }
 
-    /// Gives up the nodes below so many layers, which can be loaded again.
+    /// Whether there are nodes below so many layers that can be loaded again.
+    fn holds_below(&self, layers: u32) -> bool {
+        let Some(node) = self.node.as_ref().filter(|node| self.name.is_some() && !node.is_empty()) else {
+            return false;
+        };
+        layers == 0 || node.children().any(|child| child.holds_below(layers - 1))
+    }
+
+    /// Gives them up. What holds none is left alone, because it may be shared.
     fn forget_below(&mut self, layers: u32) {
-        let empty = self.node.as_ref().is_some_and(|node| node.is_empty());
-        if self.name.is_none() || empty {
+        if !self.holds_below(layers) {
             return;
         }
         if layers == 0 {

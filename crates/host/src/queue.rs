@@ -2,7 +2,7 @@
 
 use crate::error::Unsettled;
 use crate::slot::{Slot, lock};
-use highwater_pds::{Draft, Part};
+use highwater_pds::Draft;
 use highwater_repo::Tree;
 use highwater_store::{CheckpointDone, CheckpointError};
 use highwater_wal::log::SpareDone;
@@ -34,19 +34,15 @@ pub(crate) struct Turn {
     pub fallback: Option<Draft>,
     /// It takes something away from an account, so that room on a full disk is kept for it.
     pub urgent: bool,
-    /// The account's tree after it, if it is another one.
+    /// The account's tree after it, if it is another one, without the layers that do not stay in memory.
     pub tree: Option<Tree>,
     pub done: Done,
 }
 
 impl Turn {
+    /// Bytes of its record, about.
     pub fn bytes(&self) -> usize {
-        let part = |part: &Part| match part {
-            Part::Frame(_, frame) => frame.bytes_max() + 40,
-            Part::Alone { sections, .. } | Part::Copied { sections, .. } => sections.len() + 200,
-            Part::Fact(_) | Part::Sent { .. } => 200,
-        };
-        self.draft.parts.iter().map(part).sum()
+        self.draft.bytes()
     }
 }
 

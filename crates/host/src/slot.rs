@@ -38,6 +38,12 @@ impl Ahead {
         self.blocks.iter().rev().find_map(|(_, blocks)| blocks.get(cid).cloned())
     }
 
+    /// Bytes of the blocks of turns that may not be durable yet.
+    fn bytes(&self) -> u64 {
+        let blocks = self.blocks.iter().flat_map(|(_, blocks)| blocks.values());
+        blocks.map(|block| block.len() as u64).sum()
+    }
+
     /// Forgets what is durable by now.
     pub fn settle(&mut self, settled: u64) {
         while self.blocks.front().is_some_and(|(turn, _)| *turn <= settled) {
@@ -163,8 +169,8 @@ impl Slots {
         }
     }
 
-    /// Lets the memory of accounts go that were not used for longest, until the others take no more than `bytes_max`. Returns the
-    /// bytes that they take.
+    /// Forgets what turns made that are durable by now, then lets the memory of accounts go that were not used for longest, until
+    /// the others take no more than `bytes_max`. Returns the bytes that they take.
     pub fn trim(&self, bytes_max: u64) -> u64 {
         let mut slots: Vec<Arc<Slot>> = lock(&self.slots).values().cloned().collect();
         slots.sort_unstable_by_key(|slot| std::cmp::Reverse(slot.used.load(Ordering::Relaxed)));
@@ -176,8 +182,13 @@ impl Slots {
             else {
                 continue;
             };
+            let settled = slot.settled.load(Ordering::Acquire);
+            let handed_over = working.ahead.as_mut().map_or(0, |ahead| {
+                ahead.settle(settled);
+                ahead.bytes()
+            });
             let trees = u64::from(tree.is_some()) + u64::from(working.ahead.is_some());
-            let bytes = index.as_ref().map_or(0, Index::bytes) + trees * TREE_BYTES;
+            let bytes = index.as_ref().map_or(0, Index::bytes) + trees * TREE_BYTES + handed_over;
             if total + bytes > bytes_max && slot.is_settled() && slot.exports.load(Ordering::Relaxed) == 0 {
                 (*index, *tree, working.ahead) = (None, None, None);
             } else {

@@ -9,6 +9,9 @@ use bytes::Bytes;
 use highwater_base::codec::Writer;
 use std::ops::Range;
 
+/// Bytes in front of a record's parts: version and time.
+const RECORD_HEAD_BYTES: usize = 10;
+
 /// A part of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
@@ -88,6 +91,17 @@ impl Draft {
         self.parts.iter().any(|part| matches!(part, Part::Frame(..)))
     }
 
+    /// Bytes of its record, at the most but for long facts.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let part = |part: &Part| match part {
+            Part::Frame(_, frame) => frame.bytes_max() + 40,
+            Part::Alone { sections, .. } | Part::Copied { sections, .. } => sections.len() + 200,
+            Part::Fact(_) | Part::Sent { .. } => 200,
+        };
+        self.parts.iter().map(part).sum()
+    }
+
     /// The record's bytes, with numbers for its frames, in the order in which turns come.
     /// # Errors
     /// [`Exhausted`]; some numbers may have been handed out then, and are skipped.
@@ -95,7 +109,8 @@ impl Draft {
     /// # Panics
     /// If a sent head has no frame before it.
     pub fn number(&self, sequence: &mut Sequence) -> Result<Bytes, Exhausted> {
-        let mut out = Writer::new();
+        // Frames stay in memory for a while with what was reserved for them.
+        let mut out = Writer::with_capacity(self.bytes() + RECORD_HEAD_BYTES);
         record::encode_start(self.at, &mut out);
         let (mut frame, mut archive) = (Vec::new(), None);
         for part in &self.parts {

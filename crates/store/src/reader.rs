@@ -97,7 +97,7 @@ impl StoreReader {
             return read_log(&*self.log, *source, within.clone());
         }
         let buffers = buffers::shared();
-        let mut bytes = buffers.empty(plan.length() as usize);
+        let mut bytes = buffers.empty(room_bytes(plan));
         let mut scratch = buffers.filled(plan.pieces.iter().map(scratch_bytes).max().unwrap_or(0));
         for piece in &plan.pieces {
             match piece {
@@ -117,6 +117,21 @@ impl StoreReader {
 
 /// Bytes of a frame that an answer may keep in memory besides its own, to spare a copy.
 const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes that a plan's answer takes while it is put together: of a frame of the log all is read, and what is not asked for is cut
+/// off. A buffer that had to grow would be copied, and would come back larger than what it is asked for the next time.
+fn room_bytes(plan: &ReadPlan) -> usize {
+    let (mut at, mut room) = (0, 0);
+    for piece in &plan.pieces {
+        let (bytes, read) = match piece {
+            Piece::File { range, .. } => (range.end - range.start, range.end - range.start),
+            Piece::Log { source, within } => (u64::from(within.end - within.start), u64::from(source.length)),
+        };
+        room = room.max(at + read);
+        at += bytes;
+    }
+    room as usize
+}
 
 /// Bytes of a file that are read at once for a piece.
 fn scratch_bytes(piece: &Piece) -> usize {

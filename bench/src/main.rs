@@ -62,6 +62,14 @@ enum What {
         /// The directory
         directory: PathBuf,
     },
+    /// Write to many accounts and print what they cost; the memory cell runs it as a process of its own
+    #[command(hide = true)]
+    AccountsChild {
+        /// The directory
+        directory: PathBuf,
+        /// How many
+        count: usize,
+    },
     /// Restore a database and print the peak memory; the restore cell runs it as a process of its own
     #[command(hide = true)]
     RestoreChild {
@@ -79,6 +87,7 @@ fn main() -> Result<()> {
         What::Against(arguments) => against::run(&arguments),
         What::AgainstRepositories(arguments) => repositories::against(&arguments),
         What::ServeChild { directory } => server::child(&directory),
+        What::AccountsChild { directory, count } => repositories::accounts_child(&directory, count),
         What::RestoreChild { url, target } => database::restore_child(&url, &target),
         What::Calibrate => {
             let folder = tempfile::tempdir()?;

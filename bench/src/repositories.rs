@@ -1,6 +1,7 @@
 //! Repositories over HTTP: writes until they are durable and on the stream, replay, export, many followers. The requests are
 //! those of any server of the protocol, so that another can be measured beside this one.
 
+mod accounts;
 mod followers;
 mod subject;
 mod writes;
@@ -24,6 +25,9 @@ const LONE_EXTRA_US: f64 = 400.0;
 /// What measures one thing, for so long; the limits are known in a cell of ours.
 type Measure = fn(&Subject, Option<&Calibration>, Duration) -> Result<Vec<Row>>;
 
+/// What measures many accounts in a directory of its own.
+type Many = fn(&Path, &Calibration, Duration) -> Result<Vec<Row>>;
+
 /// What is measured of any server.
 const MEASURES: [(&str, Measure); 7] = [
     ("createRecord, 1 client", lone),
@@ -45,9 +49,21 @@ pub fn cells() -> Vec<Cell> {
             run(&host.subject()?, Some(limits), duration)
         }),
     };
+    let of_many = |(name, run): (&str, Many)| Cell {
+        name: format!("repositories, {name}"),
+        durability: SYNCED,
+        run: Box::new(run),
+    };
     let ours: [(&str, Measure); 1] = [("idle", idle)];
-    ours.into_iter().chain(MEASURES).map(cell).collect()
+    let many: [(&str, Many); 3] = [
+        ("start with a million records", accounts::start),
+        ("restore of 1,000 accounts", accounts::restore),
+        ("memory of accounts", accounts::memory),
+    ];
+    ours.into_iter().chain(MEASURES).map(cell).chain(many.into_iter().map(of_many)).collect()
 }
+
+pub use accounts::child as accounts_child;
 
 /// What is measured against what.
 #[derive(Debug, Args)]
@@ -185,10 +201,13 @@ fn export(subject: &Subject, _: Option<&Calibration>, _: Duration) -> Result<Vec
 
 fn many_followers(subject: &Subject, _: Option<&Calibration>, duration: Duration) -> Result<Vec<Row>> {
     let before = subject.usage();
+    // An idle follower may leave 4,096 frames.
+    let duration = duration.min(Duration::from_secs(4));
     let crowd = followers::crowd(subject, 50, 1_000.0, duration)?;
     let dropped = Row::at_most("followers dropped", crowd.dropped as f64, 0.0, "none");
     let mut rows = vec![
         Row::figure("idle followers", crowd.idle as f64, ""),
+        Row::at_most("idle followers dropped", crowd.idle_dropped as f64, 0.0, "none"),
         Row::figure("events written", crowd.written as f64 / duration.as_secs_f64(), "/s"),
         Row::figure("frames received", crowd.received as f64 / duration.as_secs_f64(), "/s"),
         Row { unit: "", ..dropped },
@@ -196,6 +215,7 @@ fn many_followers(subject: &Subject, _: Option<&Calibration>, duration: Duration
         Row::figure("request to the last follower's frame, p50", crowd.latency_us.p50, "µs"),
         Row::figure("request to the last follower's frame, p99", crowd.latency_us.p99, "µs"),
     ];
+    rows.extend(crowd.idle_bytes.map(|bytes| Row::figure("memory for each idle follower", bytes / 1e3, "kB")));
     rows.extend(used(before, subject, crowd.written));
     Ok(rows)
 }

@@ -6,14 +6,25 @@ use crate::quantiles::Quantiles;
 use crate::wire::Wire;
 use anyhow::{Context as _, Result, bail, ensure};
 use highwater_client::websocket::{Message, WebSocket, WebSocketOptions};
+use socket2::{Domain, Socket, Type};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long nothing may come before a follower counts as having everything.
 const QUIET: Duration = Duration::from_millis(500);
-/// Idle followers at the most.
-const IDLE_MAX: usize = 500;
+/// Idle followers.
+const IDLE: usize = 500;
+/// Of one address, which may have 64 sockets by default. Every address below 127 is this machine's, on Linux.
+const IDLE_PER_ADDRESS: usize = 50;
+/// Bytes that the system takes for an idle follower before it takes nothing more.
+const IDLE_RECEIVED_BYTES: usize = 4 << 10;
+/// Bytes of a segment to it, as on a network: loopback's segments of 64 KiB let the server's kernel hold megabytes for each.
+const IDLE_SEGMENT_BYTES: u32 = 1_460;
+/// Bytes that both ends of such a socket hold at the most.
+const IDLE_HELD_BYTES_MAX: usize = 1 << 20;
 /// Before a cell gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -83,10 +94,73 @@ pub fn replay(subject: &Subject) -> Result<Replayed> {
     Ok(replayed)
 }
 
+/// Sockets that follow the stream and take nothing of it.
+struct Idle(Vec<TcpStream>);
+
+impl Idle {
+    fn connect(subject: &Subject) -> Result<Self> {
+        (0..IDLE).map(|number| idle(subject.address, number)).collect::<Result<_>>().map(Self)
+    }
+
+    /// How many the server closed.
+    fn closed(&mut self) -> Result<usize> {
+        let mut closed = 0;
+        for socket in &mut self.0 {
+            closed += usize::from(is_closed(socket)?);
+        }
+        Ok(closed)
+    }
+}
+
+/// Whether the end comes behind what the kernels hold; a socket that is open has no such end, and would be filled again.
+fn is_closed(socket: &mut TcpStream) -> Result<bool> {
+    let (mut bytes, mut left) = ([0; 64 << 10], IDLE_HELD_BYTES_MAX);
+    while left > 0 {
+        match socket.read(&mut bytes) {
+            Ok(0) => return Ok(true),
+            Ok(read) => left = left.saturating_sub(read),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
+}
+
+fn idle(address: SocketAddr, number: usize) -> Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    let host = u8::try_from(2 + number / IDLE_PER_ADDRESS).context("an address for each fifty")?;
+    let here = SocketAddr::from(([127, 0, 0, host], 0));
+    socket.bind(&here.into()).context("followers from further addresses of this machine")?;
+    socket.set_recv_buffer_size(IDLE_RECEIVED_BYTES)?;
+    socket.set_tcp_mss(IDLE_SEGMENT_BYTES)?;
+    socket.connect(&address.into())?;
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let upgrade = format!(
+        "GET /xrpc/com.atproto.sync.subscribeRepos HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    );
+    stream.write_all(upgrade.as_bytes())?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        answer.extend(byte);
+    }
+    ensure!(answer.starts_with(b"HTTP/1.1 101 "), "an idle follower: {}", String::from_utf8_lossy(&answer));
+    stream.set_nonblocking(true)?;
+    Ok(stream)
+}
+
 /// What became of many followers.
 pub struct Crowd {
     /// Idle followers beside them.
     pub idle: u64,
+    /// Of these, those that the server closed.
+    pub idle_dropped: u64,
+    /// Memory of the server's process for each of them, if it is known.
+    pub idle_bytes: Option<f64>,
     /// Records that were written.
     pub written: u64,
     /// Frames that all followers received together.
@@ -99,10 +173,15 @@ pub struct Crowd {
     pub latency_us: Quantiles,
 }
 
-/// Each of `busy` followers reads everything, beside idle ones: as many as one address may have. Records are written at a rate
-/// over a few connections.
+/// Each of `busy` followers reads everything, beside idle ones, which take nothing. Records are written at a rate over a few
+/// connections. Servers let go who leaves some thousands of frames, so that there are fewer of them in all.
 pub fn crowd(subject: &Subject, busy: usize, per_second: f64, duration: Duration) -> Result<Crowd> {
     let over = Arc::new(AtomicBool::new(false));
+    let memory = || subject.usage().map(|used| used.memory_bytes as f64);
+    let without = memory();
+    let mut idle = Idle::connect(subject)?;
+    std::thread::sleep(QUIET);
+    let idle_bytes = memory().zip(without).map(|(with, without)| (with - without) / IDLE as f64);
     let (received, dropped) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     // When each follower got its n-th frame: the last of them is what counts.
     let last_seen: Arc<Mutex<Vec<Instant>>> = Arc::default();
@@ -130,7 +209,6 @@ pub fn crowd(subject: &Subject, busy: usize, per_second: f64, duration: Duration
             }
         })?);
     }
-    let idle: Vec<WebSocket> = (0..IDLE_MAX).map_while(|_| follow(subject, None).ok()).collect();
     std::thread::sleep(QUIET);
     let sent = write(subject, per_second, duration)?;
     over.store(true, Ordering::Relaxed);
@@ -144,7 +222,9 @@ pub fn crowd(subject: &Subject, busy: usize, per_second: f64, duration: Duration
     }
     let missing = counts.iter().map(|count| sent.len().saturating_sub(*count) as u64).max().unwrap_or(0);
     Ok(Crowd {
-        idle: idle.len() as u64,
+        idle: idle.0.len() as u64,
+        idle_dropped: idle.closed()? as u64,
+        idle_bytes,
         written: sent.len() as u64,
         received: received.load(Ordering::Relaxed),
         dropped: dropped.load(Ordering::Relaxed),

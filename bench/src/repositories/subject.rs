@@ -79,7 +79,11 @@ pub struct Host {
 impl Host {
     /// Serves a new directory below this one, without limits on how often may be asked.
     pub fn start(directory: &Path) -> Result<Self> {
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        Self::start_at(directory, free_address()?)
+    }
+
+    /// Serves the directory `server` below this one at an address.
+    pub fn start_at(directory: &Path, address: SocketAddr) -> Result<Self> {
         let child = Command::new(program()?)
             .args(["serve", "--listen", &address.to_string(), "--pds-rate-limits", "false", "--data"])
             .arg(directory.join("server"))
@@ -102,9 +106,27 @@ impl Host {
             if ready.is_ok() {
                 return Ok(());
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(5));
         }
         anyhow::bail!("the server did not become ready")
+    }
+
+    /// How many accounts it serves.
+    pub fn accounts(&self) -> Result<usize> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let (mut wire, mut answer) = (Wire::connect(self.address).await?, Vec::new());
+            wire.send(&request("GET", "/v1/pds/status", "", b"")).await?;
+            let head = wire.receive(|piece| answer.extend_from_slice(piece)).await?;
+            ensure!(head.status == 200, "status: {} {}", head.status, String::from_utf8_lossy(&answer));
+            let status: Value = serde_json::from_slice(&answer)?;
+            Ok(status["accounts"]["active"].as_u64().context("accounts in the status")? as usize)
+        })
+    }
+
+    /// What its process has used.
+    pub fn usage(&self) -> Result<Usage> {
+        Usage::of(self.child.id())
     }
 
     /// It, to be measured, with as many accounts as clients write at once.
@@ -123,6 +145,11 @@ impl Host {
         let text = |name: &str| made[name].as_str().with_context(|| format!("{name} of an account"));
         Account::log_in(self.address, text("did")?, text("password")?)
     }
+}
+
+/// An address that nobody listens at.
+pub fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 fn program() -> Result<std::path::PathBuf> {

@@ -85,11 +85,18 @@ async fn repeat(address: SocketAddr, request: Vec<u8>, duration: Duration) -> Re
 
 /// Fills the first account's repository until its export has so many bytes.
 pub fn fill(subject: &Subject, bytes: usize) -> Result<()> {
+    /// What a record adds to an export at the most.
+    const RECORD_BYTES_MAX: usize = 400;
     let account = &subject.accounts[0];
-    while once(subject)?.1 < bytes {
-        post(subject.address, "com.atproto.repo.applyWrites", Some(account), &batch(account))?;
+    loop {
+        let missing = bytes.saturating_sub(once(subject)?.1);
+        if missing == 0 {
+            return Ok(());
+        }
+        for _ in 0..missing.div_ceil(BATCH * RECORD_BYTES_MAX) {
+            post(subject.address, "com.atproto.repo.applyWrites", Some(account), &batch(account))?;
+        }
     }
-    Ok(())
 }
 
 /// What exporting took.

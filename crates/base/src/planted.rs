@@ -47,6 +47,8 @@ pub enum Bug {
     SkipFreshCommits,
     /// A turn that changes nothing, a refusal for example, is answered before what it rests on is durable.
     AnswerEarly,
+    /// A restore does not heed what lies outside the volume.
+    ForgetWitness,
 }
 
 #[cfg(feature = "planted")]

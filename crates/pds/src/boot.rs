@@ -88,9 +88,9 @@ impl fmt::Display for Warning {
             }
             Self::NumbersUntold => {
                 f.write_str(
-                    "no witness and no --min-seq told which numbers of the stream the lost run gave out: those of every run that began with \
-                     this copy or before it are passed over, if the clock is right; if a later copy than this one had been put back within \
-                     the last twelve days, run `highwater pds mark-restored --min-seq` with the highest number that a relay knows, and \
+                    "no witness and no --min-seq told which numbers of the stream the lost run gave out: those of the run that was copied, and of \
+                     runs that began with this copy, are passed over, if the clock is right; if another copy had been put back, or this one \
+                     with --min-seq, run `highwater pds mark-restored --min-seq` with the highest number that a relay knows, and \
                      start again; set pds.witness_path, so that the next restore knows",
                 )
             }

@@ -114,8 +114,8 @@ pub struct Lost {
     pub seq: u64,
     /// Revisions up to this one were made.
     pub rev: Option<Tid>,
-    /// Whether somebody outside of the directory spoke of numbers. Without it a raise covers runs that began with this copy or before
-    /// it, and none that began with a later one.
+    /// Whether somebody outside of the directory spoke of numbers. Without it a raise covers the run that was copied and runs that
+    /// began with this copy, and none that began with another one, or that was told.
     pub is_told: bool,
 }
 
@@ -127,7 +127,7 @@ impl Lost {
     #[must_use]
     pub fn new(state: &State, marker: &Marker, outside: Option<Witness>, beside: Option<Witness>) -> Self {
         let ceiling = state.sequence.ceiling();
-        let witnesses = || outside.into_iter().chain(beside);
+        let witnesses = || outside.into_iter().chain(beside).filter(|_| !active(Bug::ForgetWitness));
         Self {
             seq: witnesses().map(|witness| witness.seq).chain(marker.seq_min).max().unwrap_or(0),
             rev: marker.rev_min.or_else(|| witnesses().filter_map(|witness| witness.rev).max()),

@@ -79,8 +79,8 @@ impl Sequence {
     ///
     /// One copy may be put back twice, and nothing in it tells of the run that began with the first time: its numbers began
     /// [`RESTORE_RAISE`] above the copy, too. What passed since the copy was made, in microseconds, is more numbers than that run can
-    /// have handed out. Whole seconds of it count: it is the margin, and no clock. That covers runs which began with this copy or
-    /// before it; of those that began with a later copy only what is known tells.
+    /// have handed out. Whole seconds of it count: it is the margin, and no clock. That covers the run that was copied and
+    /// those that began with this copy; of one that began with another copy, or above a number that was known, only what is known tells.
     /// # Errors
     /// [`Exhausted`] if no number would be left.
     pub fn raised(&self, known: u64, micros_since: u64) -> Result<u64, Exhausted> {

@@ -1,6 +1,8 @@
 //! Copies of the server's files, and what becomes of the world when one of them is put back.
 //!
-//! Each time a run begins whose numbers and revisions must be above those of all runs that are lost.
+//! Several are kept, and any of them is put back, however often, whatever was put back before it, and with a clock that is behind: each time
+//! a run begins whose numbers and revisions must be above those of all runs that are lost. What lies outside the volume tells of those; where
+//! nothing does, and the copy itself is not enough, the operator has asked a relay.
 
 use super::model::{Known, Shape};
 use super::seen::History;
@@ -17,7 +19,7 @@ use highwater_repo::syntax::Did;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Copies that are kept at the most.
-const COPIES_MAX: usize = 1;
+const COPIES_MAX: usize = 3;
 /// Milliseconds that it takes at least to put a copy back.
 const PUT_BACK_MS_MIN: u64 = 120_000;
 /// Milliseconds by which a revision may be ahead of the clock, less a margin: a restore with such a clock is done.
@@ -42,6 +44,8 @@ pub(crate) struct Copies {
     made: u64,
     /// Numbers of those that were put back, the last one last.
     put_back: Vec<u64>,
+    /// Whether an operator ever said which numbers had been given out.
+    told: bool,
     /// The newest revisions of the runs that restores took back.
     revs: BTreeMap<Did, Tid>,
 }
@@ -50,6 +54,14 @@ impl Copies {
     /// The newest revision that a lost run gave to an account.
     pub fn lost_rev(&self, did: &Did) -> Option<Tid> {
         self.revs.get(did).copied()
+    }
+
+    /// Whether the copy that was just put back does not tell by itself which numbers lost runs gave out. A run that began with the same copy
+    /// gave out fewer than the time that passed makes up for, if the clock is right and the copy says of when it is; one that began with
+    /// another copy may be anywhere, and so may one that was told of those.
+    fn are_untold(&self, has_time: bool) -> bool {
+        let Some((last, before)) = self.put_back.split_last() else { return false };
+        before.iter().any(|number| number != last) || !before.is_empty() && (!has_time || self.told)
     }
 
     /// Whether a copy was put back at least once.
@@ -84,7 +96,7 @@ impl World {
         } else {
             "a copy of accounts was put back"
         });
-        self.mark(!repeated)
+        self.mark()
     }
 
     /// Takes a copy of the files of a server that is down; an older one goes if there are too many.
@@ -104,6 +116,10 @@ impl World {
     pub(crate) fn put_back(&mut self, place: usize) -> Checked {
         self.trace.mix(self.server.disk.trace_hash());
         let copied = &self.copies.kept[place];
+        let latest = self.copies.put_back.iter().max();
+        if latest.is_some_and(|latest| *latest > copied.number) {
+            self.trace.meet("a copy was put back that is older than one put back before");
+        }
         self.copies.put_back.push(copied.number);
         let accounts = copied.accounts.iter().map(|(id, known)| (*id, known.remembered())).collect();
         let creating = copied.creating.iter().map(|shape| (shape.clone(), None)).collect();
@@ -127,10 +143,10 @@ impl World {
     }
 
     /// The operator's step; the machine that the copy was put back on may have another clock.
-    fn mark(&mut self, clock_may_be_behind: bool) -> Checked {
+    fn mark(&mut self) -> Checked {
         let behind_ms = match self.random.below(5) {
-            0 if clock_may_be_behind => self.random.below(BEHIND_MS_MAX),
-            1 if clock_may_be_behind => BEHIND_MS_MAX + self.random.below(BEHIND_MS_TOO_MUCH),
+            0 => self.random.below(BEHIND_MS_MAX),
+            1 => BEHIND_MS_MAX + self.random.below(BEHIND_MS_TOO_MUCH),
             _ => 0,
         };
         self.server.clocks.set_behind(behind_ms);
@@ -141,7 +157,12 @@ impl World {
         let newest = self.copies.revs.values().copied().max().max(self.seen.rev_max());
         let id = (self.random.below(2) == 0).then(|| self.random.next_u64());
         let rev_min = newest.filter(|_| behind_ms > 0 || self.random.below(3) == 0);
-        self.write_marker(&Marker { id, rev_min, seq_min: None })?;
+        // The operator may say more than must be said.
+        let untold = !self.swarm.witness && self.copies.are_untold(behind_ms == 0 && !self.accounts.is_empty());
+        let told = untold || self.random.below(4) == 0;
+        let seq_min = self.seen.newest_ever().filter(|_| told);
+        self.copies.told |= told;
+        self.write_marker(&Marker { id, rev_min, seq_min })?;
         if self.random.below(2) == 0 {
             let death = [Death::Process, Death::Power][self.random.below(2) as usize];
             self.crash(death)?;

@@ -42,6 +42,7 @@ planted! {
     showing_frames_before_the_sync_is_found: ACCOUNTS, AcknowledgeBeforeSync, 60, [FramesStay, AccountsStay, Heals];
     answering_what_rests_on_what_is_not_durable_is_found: ACCOUNTS, AnswerEarly, 100, [AnswersAreDurable];
     a_floor_that_a_restore_does_not_raise_is_found: ACCOUNTS, KeepFloor, 60, [NumbersOnce, RestoreTellsOnce, CursorsAreKnown];
+    a_witness_that_is_not_heeded_is_found: ACCOUNTS, ForgetWitness, 200, [NumbersOnce, RestoreTellsOnce, CursorsAreKnown];
     a_floor_that_is_raised_behind_the_frames_is_found: ACCOUNTS, RaiseFloorLate, 60, [NumbersOnce, RestoreTellsOnce];
     a_marker_that_goes_before_relays_are_told_is_found: ACCOUNTS, RemoveMarkerEarly, 200, [RestoreTellsOnce];
     /// The machine refuses the record when it reads it back, so that the server does not start again.

@@ -35,8 +35,6 @@ pub(crate) enum Job {
     Compact(AccountId),
     /// Remove a blob's file, if there is no row of it.
     RemoveBlob(AccountId, Cid),
-    /// Write down outside the directory that there are accounts.
-    Witness,
 }
 
 /// Without it no checkpoint ends and the log fills: a panic of it stops the server, which a restart recovers.
@@ -111,10 +109,6 @@ fn run(shared: &Arc<Shared>, job: Job, may_wait: bool) -> Option<Mail> {
             compaction::compact(shared, account, may_wait);
             None
         }
-        Job::Witness => {
-            shared.witnesses.write(shared);
-            None
-        }
         Job::RemoveBlob(account, cid) => {
             if let Err(error) = shared.blob_files.settle(account, cid, || shared.holds_blob(account, &cid)) {
                 tracing::warn!(event = "blob_not_removed", account = account.0, %cid, %error, "the next start tries again");
@@ -168,9 +162,6 @@ impl Worker {
             self.trimmed = now;
             let memory = self.shared.slots.trim(self.shared.options.memory_bytes_max);
             lock(&self.shared.figures).memory_bytes = memory;
-        }
-        if self.shared.witnesses.is_due(|| !self.shared.state().accounts.is_empty()) {
-            self.give(Job::Witness);
         }
         for account in std::mem::take(&mut self.crowded) {
             self.give(Job::Compact(account));

@@ -94,7 +94,7 @@ impl Remembering {
 pub(crate) struct Witnesses {
     outside: Option<Mutex<Remembering>>,
     beside: Option<Mutex<Remembering>>,
-    /// No account was written down yet: the first one is, as soon as it is made.
+    /// There was no account when something was written down last: the first one is, as soon as it is durable.
     is_new: AtomicBool,
 }
 
@@ -102,14 +102,11 @@ impl Witnesses {
     /// Reads what there is.
     pub fn read(disk: &dyn Disk, options: &Options) -> Self {
         let read = |path: &Option<PathBuf>| path.as_ref().map(|path| Mutex::new(Remembering::read(disk, path)));
-        let found = Self {
+        Self {
             outside: read(&options.witness_path),
             beside: read(&options.witness_beside_path),
             is_new: AtomicBool::new(false),
-        };
-        let is_new = found.each().any(|file| file.witness().is_none_or(|witness| witness.account == 0));
-        found.is_new.store(is_new, Ordering::Relaxed);
-        found
+        }
     }
 
     fn each(&self) -> impl Iterator<Item = std::sync::MutexGuard<'_, Remembering>> {
@@ -149,16 +146,16 @@ impl Witnesses {
         found.map_or(Ok(()), |what| Err(OpenError::AccountsGone { directory: directory.to_path_buf(), what }))
     }
 
-    /// Whether there is a first account that nobody wrote down.
-    pub fn is_due(&self, state: impl FnOnce() -> bool) -> bool {
-        self.is_new.load(Ordering::Relaxed) && state()
+    /// Writes down that there are accounts, before anybody is told of the first one.
+    pub fn write_first(&self, shared: &Shared) {
+        if self.is_new.load(Ordering::Relaxed) && !shared.state().accounts.is_empty() {
+            self.write(shared);
+        }
     }
 
     /// Writes down what is durable.
     pub fn write(&self, shared: &Shared) {
-        if !shared.state().accounts.is_empty() {
-            self.is_new.store(false, Ordering::Relaxed);
-        }
+        self.is_new.store(shared.state().accounts.is_empty(), Ordering::Relaxed);
         for (file, is_beside) in [(&self.outside, false), (&self.beside, true)] {
             let Some(file) = file else { continue };
             let mut file = lock(file);

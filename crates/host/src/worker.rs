@@ -300,6 +300,7 @@ impl Worker {
             if fell_back {
                 raised.extend(slot_of(&turn));
             }
+            self.shared.witnesses.write_first(&self.shared);
             settled(&turn);
             (turn.done)(Ok(()));
         }

@@ -239,6 +239,19 @@ fn a_backup_put_back_twice_gives_no_number_twice_and_is_known_to_be_old() {
     assert!(warned, "{:?}", unmarked.boot);
 }
 
+/// The server was killed right after the first account was acknowledged: what remembers it was still being written beside the writer.
+#[test]
+fn whoever_is_told_of_the_first_account_can_rely_on_its_being_remembered() {
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed);
+        let Server { worker, host, .. } = Server::with(&disk, &SetClock::new(), beside());
+        let running = worker.spawn().expect("threads");
+        host.create_account(support::new_account()).wait().expect("an account");
+        assert!(exists(&disk, Path::new(BESIDE)));
+        running.stop().expect("stopped");
+    }
+}
+
 /// The first account is written down at once, not with the first checkpoint five minutes later.
 #[test]
 fn a_server_that_dies_right_after_its_first_account_is_known_to_have_had_one() {

@@ -239,7 +239,7 @@ def report(arguments, found, durability, around):
             }
             ratio = means[theirs] / means[ours] if means.get(ours) and theirs in means else None
             columns = [f"{means[name]:.1f} {key[1]}".strip() if name in means else "" for name in servers]
-            print(f"| {key[0]} | {' | '.join(columns)} | {'' if ratio is None else f'{ratio:.2f}'} |")
+            print(f"| {key[0]} | {' | '.join(columns)} | {'' if ratio is None else f'{ratio:.3g}'} |")
             runs = {name: figures["rows"].get(key, []) for name, figures in servers.items()}
             document["cells"].append({"cell": cell, "what": key[0], "unit": key[1], "runs": runs, "ratio": ratio})
         for failure in failures:

@@ -25,19 +25,18 @@ pub mod world;
 
 pub use phases::run;
 
-/// What runs are meant to meet.
-pub const MEETINGS: [&str; 24] = [
+/// What runs are meant to meet. A row that changes without its frame is not among it: what the log keeps of a full disk holds a lock of every
+/// account here, with its frame. Nor are blocks that are written together, for which a story writes enough.
+pub const MEETINGS: [&str; 21] = [
     "a server of accounts died in the middle of an operation",
     "a server of accounts lost power",
     "a start of a server of accounts died",
     "the log of accounts failed",
     "a turn found no space",
-    "a row changed without its frame",
     "a turn survived without its answer",
     "a turn was lost without its answer",
     "a checkpoint of accounts was made",
     "frames were given up",
-    "the blocks of an account were written together",
     "a copy of accounts was put back",
     "a copy of accounts was put back again",
     "a copy was put back that is older than one put back before",
@@ -45,7 +44,6 @@ pub const MEETINGS: [&str; 24] = [
     "a restore was refused for the clock",
     "a restore was resumed",
     "a restore told of an account that is not active",
-    "a start had something to tell",
     "a start where nothing changed was silent",
     "an account was locked and lifted",
     "an account was erased",

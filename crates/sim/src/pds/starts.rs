@@ -208,9 +208,6 @@ impl World {
     ) -> Checked {
         let mut told = told_before.clone();
         let sent = new.len().saturating_sub(boot.frames as usize);
-        if boot.frames > 0 {
-            self.trace.meet("a start had something to tell");
-        }
         for (place, seq) in new.iter().enumerate() {
             let Some(shown) = self.seen.history.window.get(seq) else { continue };
             let by_start = place >= sent;

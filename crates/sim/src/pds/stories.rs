@@ -14,6 +14,10 @@ use highwater_repo::key::Curve;
 const ROUNDS: u64 = 8;
 /// Milliseconds between two of them: some of them pass a checkpoint.
 const ROUND_MS: u64 = 2_000;
+/// Writes after which an account's blocks are written together, at the most.
+const WRITES_MAX: usize = 400;
+/// Writes behind that.
+const WRITES_BEHIND: u64 = 3;
 /// Starts until one of them must have succeeded.
 const STARTS_MAX: usize = 3;
 
@@ -92,6 +96,42 @@ pub fn life(last: Option<u64>, death: Death) -> Checked<u64> {
     converge(&mut world)?;
     scan(&mut world)?;
     Ok(operations)
+}
+
+/// An account is written to until its blocks are written together, and a little longer; the server dies at the operation `last` of its disk.
+/// Returns how many operations there are until then.
+/// # Errors
+/// The promise that broke.
+pub fn crowded(last: Option<u64>, death: Death) -> Checked<u64> {
+    let shape = Swarm { record_bytes_max: 60 << 10, segment_bytes: 512 << 10, ..shape(1, false) };
+    let mut world = World::with(shape, 7, false);
+    world.server.death_at_stop = death;
+    let begin = world.server.disk.operations();
+    let last = last.map(|last| begin + last);
+    let (mut together, mut left) = (None, WRITES_BEHIND);
+    for _ in 0..WRITES_MAX {
+        world.up(last)?;
+        world.create();
+        world.pump()?;
+        if !world.accounts.is_empty() {
+            world.write()?;
+        }
+        world.pump()?;
+        let written = world.server.host().is_some_and(|host| host.status().compactions > 0);
+        together = together.or(written.then(|| world.server.disk.operations() - begin));
+        world.bury()?;
+        left -= u64::from(together.is_some());
+        if left == 0 {
+            break;
+        }
+    }
+    heal(&mut world)?;
+    converge(&mut world)?;
+    scan(&mut world)?;
+    match together {
+        Some(operations) => Ok(operations),
+        None => violated(Invariant::Heals, "the blocks were not written together"),
+    }
 }
 
 /// A server of so many active accounts, and of one each that is locked, erased, gone elsewhere and not active yet, is copied, goes on and

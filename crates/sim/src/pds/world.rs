@@ -229,16 +229,9 @@ impl World {
     fn meet(&mut self) {
         let Some(host) = self.server.host() else { return };
         let status = host.status();
-        let untold = self.untold();
-        let (copied, given_up) = host.state(|state| {
-            let mut rows = state.accounts.values();
-            let copied = rows.any(|row| row.blocks.front > 0 && !row.standing.erased);
-            (copied, state.events.oldest().is_some_and(|point| point.ordinal > 0))
-        });
+        let given_up = host.state(|state| state.events.oldest().is_some_and(|point| point.ordinal > 0));
         for (met, what) in [
             (status.turns_refused > 0, "a turn found no space"),
-            (untold, "a row changed without its frame"),
-            (copied, "the blocks of an account were written together"),
             (given_up, "frames were given up"),
             (status.checkpoints > 0, "a checkpoint of accounts was made"),
         ] {
@@ -362,6 +355,9 @@ impl World {
             8..=9 => Change::Deactivate,
             10..=12 => Change::Reactivate,
             _ if !standing.activated => Change::Activate(self.swarm.announce),
+            // An account that cannot write has nothing to show: it is not left so for long.
+            14..=19 if standing.taken_down => Change::Restore,
+            14..=19 if standing.deactivated => Change::Reactivate,
             _ if standing.suspended => Change::Lift,
             13 => Change::Lift,
             _ => Change::Lock,

@@ -1,6 +1,6 @@
 //! Every place at which a server of accounts can die, in short lives.
 
-use highwater_sim::pds::stories::{life, restore};
+use highwater_sim::pds::stories::{crowded, life, restore};
 use highwater_sim::server::Death;
 
 const DEATHS: [Death; 2] = [Death::Process, Death::Power];
@@ -16,6 +16,18 @@ fn a_server_may_die_at_any_operation() {
         for last in (1..=operations).step_by(step) {
             life(Some(last), death).unwrap_or_else(|broken| panic!("{death:?} at operation {last}: {broken}"));
         }
+    }
+}
+
+/// Operations that the blocks of an account take at the most to be written together.
+const TOGETHER: u64 = 24;
+
+/// What an account holds is written anew, and what lay there before goes: neither is lost at any place in between.
+#[test]
+fn a_server_may_die_while_it_writes_blocks_together() {
+    let operations = crowded(None, Death::Power).unwrap_or_else(|broken| panic!("{broken}"));
+    for last in operations - TOGETHER..=operations + 2 {
+        crowded(Some(last), Death::Power).unwrap_or_else(|broken| panic!("at operation {last}: {broken}"));
     }
 }
 

@@ -242,7 +242,8 @@ pub enum OpenError {
     },
     /// Records between the checkpoint and the log are missing.
     #[error(
-        "the checkpoint covers record {applied} and the log begins at {log_begin}: what lies between is lost. Restore a copy of the whole directory"
+        "the newest checkpoint that reads covers record {applied} and the log begins at {log_begin}: what lies between is lost. No file was \
+         removed. Restore a copy of the whole directory"
     )]
     Gap {
         /// The record that the checkpoint covers.

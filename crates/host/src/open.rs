@@ -134,6 +134,13 @@ pub(crate) fn load(disk: &Arc<dyn Disk>, paths: &Paths, options: &Options, ident
     if log_end < applied && !(backup.is_some() && log_end == 0) {
         return Err(OpenError::CopiedLive { applied, log_end });
     }
+    // Before the store tidies up: a newest checkpoint that does not read any more is taken for one that was never made, and files that
+    // only it names would go.
+    let next = recovered.positions(OwnerId::PDS).filter(|position| *position > applied).min();
+    let next = next.or_else(|| (released > applied).then_some(released + 1));
+    if let Some(log_begin) = next.filter(|next| *next > applied + 1) {
+        return Err(OpenError::Gap { applied, log_begin });
+    }
     let mut store = opening.load(&mut |visited| load_object(&mut state, visited))?;
     let mut lsn = applied;
     let mut replayed = 0;

@@ -14,7 +14,7 @@ pub use media::{HEAD_BYTES, media_type};
 use crate::account::{decode_cid, decode_tid, encode_cid, encode_tid};
 use crate::time::Micros;
 use highwater_base::codec::{DecodeError, Reader, Writer};
-use highwater_repo::cid::Codec;
+use highwater_repo::cid::{CID_BYTES, Codec};
 use highwater_repo::data::Value;
 use highwater_repo::{Cid, Tid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,12 @@ pub struct Blob {
     /// Keys of the records that refer to it, with the revisions since which they do. While there is none, nobody sees it.
     pub records: BTreeMap<String, Tid>,
 }
+
+/// Bytes of an account's list of blobs, encoded, beyond which no reference and no upload adds to it: with what is on its way, it stays
+/// below the 64 MiB that the store takes of one object. A picture in each of 700,000 posts.
+pub const LIST_BYTES_MAX: u64 = 32 << 20;
+/// References that one commit may add: fifty for each of the 200 records of the largest.
+pub const REFERENCES_MAX: usize = 10_000;
 
 /// All blobs of an account.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -84,6 +90,14 @@ pub enum ReferenceError {
         /// The blob.
         cid: Cid,
     },
+    /// One commit refers to blobs too often.
+    #[error("the writes refer to blobs more than {REFERENCES_MAX} times: write fewer records at once")]
+    TooMany,
+    /// The account's list of blobs would grow beyond what is kept.
+    #[error(
+        "the account's records refer to blobs as often as the server keeps account of ({LIST_BYTES_MAX} bytes): delete records that do"
+    )]
+    ListFull,
     /// The record says another size or media type than the blob has.
     #[error("the record at {path} says of the blob {cid} that {said}, but {found}")]
     Unlike {
@@ -98,20 +112,19 @@ pub enum ReferenceError {
     },
 }
 
-/// A reference to a blob, as records hold it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a record says of a blob that it refers to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Reference {
-    cid: Cid,
     bytes: Option<i64>,
     media_type: Option<String>,
 }
 
-/// The blobs that a record refers to, in order, each once.
+/// The blobs that a record refers to, in order, and everything that it says of each.
 ///
 /// References in the form that was given up before the network opened (`cid` and `mimeType` alone) are data like any other.
-fn references(record: &Value) -> BTreeMap<Cid, Reference> {
+fn references(record: &Value) -> BTreeMap<Cid, BTreeSet<Reference>> {
     // A stack of its own: values come nested as deeply as a record allows.
-    let (mut found, mut open) = (BTreeMap::new(), vec![record]);
+    let (mut found, mut open) = (BTreeMap::<_, BTreeSet<_>>::new(), vec![record]);
     while let Some(value) = open.pop() {
         match value {
             Value::List(values) => open.extend(values),
@@ -125,7 +138,7 @@ fn references(record: &Value) -> BTreeMap<Cid, Reference> {
                         Value::Text(kind) => Some(kind.clone()),
                         _ => None,
                     });
-                    found.insert(*cid, Reference { cid: *cid, bytes, media_type });
+                    found.entry(*cid).or_default().insert(Reference { bytes, media_type });
                 }
                 _ => open.extend(map.iter().map(|(_, value)| value)),
             },
@@ -135,14 +148,17 @@ fn references(record: &Value) -> BTreeMap<Cid, Reference> {
     found
 }
 
+/// Bytes of a blob in the list, beside its media type and the records that refer to it.
+const BLOB_BYTES: u64 = CID_BYTES as u64 + 8 + 4 + 8 + 4;
+
+/// Bytes of a record in it that refers to a blob.
+fn reference_bytes(path: &str) -> u64 {
+    4 + path.len() as u64 + 8
+}
+
 impl Blob {
-    fn check(&self, path: &str, reference: &Reference) -> Result<(), ReferenceError> {
-        let unlike = |said: String, found: String| ReferenceError::Unlike {
-            path: path.to_owned(),
-            cid: reference.cid,
-            said,
-            found,
-        };
+    fn check(&self, path: &str, cid: Cid, reference: &Reference) -> Result<(), ReferenceError> {
+        let unlike = |said: String, found: String| ReferenceError::Unlike { path: path.to_owned(), cid, said, found };
         if reference.bytes.is_some_and(|said| u64::try_from(said) != Ok(self.bytes)) {
             let said = reference.bytes.unwrap_or_default();
             return Err(unlike(format!("it has {said} bytes"), format!("it has {}", self.bytes)));
@@ -160,16 +176,25 @@ impl Blobs {
     /// What the writes of a commit mean for the account's blobs: references that come and go, and blobs that go with their last
     /// one. They belong into the record of the commit.
     /// # Errors
-    /// [`ReferenceError`] for the first reference that must not be made; a reference that was there before is not judged again.
+    /// [`ReferenceError`] for the first reference that must not be made; one that stood there before, word by word, is not judged again.
     pub fn written(&self, writes: &[Written], rev: Tid) -> Result<Vec<Change>, ReferenceError> {
         let (mut changes, mut touched) = (Vec::new(), BTreeMap::new());
+        let (mut added, mut added_bytes) = (0, 0);
         for write in writes {
             let before = write.before.map(references).unwrap_or_default();
             let after = write.after.map(references).unwrap_or_default();
-            for (cid, reference) in after.iter().filter(|(cid, _)| !before.contains_key(cid)) {
+            for (cid, said) in &after {
+                let said_before = before.get(cid);
+                let mut said = said.iter().filter(|said| said_before.is_none_or(|before| !before.contains(said)));
+                let Some(first) = said.next() else { continue };
                 let blob = self.0.get(cid);
                 let blob = blob.ok_or_else(|| ReferenceError::Absent { path: write.path.to_owned(), cid: *cid })?;
-                blob.check(write.path, reference)?;
+                std::iter::once(first).chain(said).try_for_each(|said| blob.check(write.path, *cid, said))?;
+                if said_before.is_some() {
+                    continue;
+                }
+                added += 1;
+                added_bytes += reference_bytes(write.path);
                 touched.entry(*cid).or_insert_with(|| self.referring(cid)).insert(write.path);
                 changes.push(Change::Referenced(*cid, write.path.to_owned(), rev));
             }
@@ -178,9 +203,25 @@ impl Blobs {
                 changes.push(Change::Dereferenced(*cid, write.path.to_owned()));
             }
         }
+        if added > REFERENCES_MAX {
+            return Err(ReferenceError::TooMany);
+        }
+        if added > 0 && self.bytes() + added_bytes > LIST_BYTES_MAX {
+            return Err(ReferenceError::ListFull);
+        }
         let last = touched.into_iter().filter(|(_, records)| records.is_empty());
         changes.extend(last.map(|(cid, _)| Change::Removed(cid)));
         Ok(changes)
+    }
+
+    /// Bytes that the list takes where it is stored.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let blob = |blob: &Blob| {
+            let records: u64 = blob.records.keys().map(|path| reference_bytes(path)).sum();
+            BLOB_BYTES + blob.media_type.len() as u64 + records
+        };
+        self.0.values().map(blob).sum()
     }
 
     fn referring(&self, cid: &Cid) -> BTreeSet<&str> {

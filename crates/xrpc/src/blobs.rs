@@ -48,7 +48,7 @@ impl From<KeepError> for Error {
         match error {
             KeepError::File(error) => error.into(),
             KeepError::Row(refused) => refused.into(),
-            KeepError::Temporary => Self::invalid(error.to_string()),
+            KeepError::Temporary | KeepError::ListFull => Self::invalid(error.to_string()),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{BlobError, BlobReader, Stored, Upload};
 use crate::error::Refused;
 use crate::host::Host;
 use crate::turn::{Built, Handed, take_turn};
-use highwater_pds::blob::{Blobs, Change, TEMPORARY_MAX, media_type};
+use highwater_pds::blob::{Blobs, Change, LIST_BYTES_MAX, TEMPORARY_MAX, media_type};
 use highwater_pds::{AccountId, Asker, Draft, Fact, Micros};
 use highwater_repo::Cid;
 use std::collections::BTreeSet;
@@ -24,6 +24,11 @@ pub enum KeepError {
         "the account has {TEMPORARY_MAX} blobs that no record refers to: write the records, or wait until the blobs expire"
     )]
     Temporary,
+    /// The account has as many blobs, and records that refer to them, as are kept account of.
+    #[error(
+        "the account has as many blobs, and records that refer to them, as the server keeps account of: delete records that do"
+    )]
+    ListFull,
 }
 
 /// A blob that was kept.
@@ -44,11 +49,14 @@ impl Host {
     pub fn begin_blob(&self, asker: impl Into<Asker>, bytes_max: u64) -> Result<Upload, KeepError> {
         let asker = asker.into();
         let account = asker.account;
-        let temporary = self.state(|state| {
+        let (temporary, list_bytes) = self.state(|state| {
             let row = state.accounts.get(&account).ok_or(Refused::NoAccount)?;
             asker.authority.judge(row).and_then(|()| row.may_act()).map_err(Refused::from)?;
-            Ok::<_, Refused>(state.blobs.get(&account).map_or(0, Blobs::temporary))
+            Ok::<_, Refused>(state.blobs.get(&account).map_or((0, 0), |blobs| (blobs.temporary(), blobs.bytes())))
         })?;
+        if list_bytes > LIST_BYTES_MAX {
+            return Err(KeepError::ListFull);
+        }
         if temporary >= TEMPORARY_MAX {
             return Err(KeepError::Temporary);
         }

@@ -155,6 +155,63 @@ fn a_link_that_is_no_reference_to_a_blob_is_none() {
     }
 }
 
+/// One account's list grew with every reference until no checkpoint could be made of it, and the log was full for all.
+#[test]
+fn references_are_refused_before_the_list_outgrows_what_the_store_takes() {
+    let mut blobs = uploaded(&[1]);
+    let after = record(&[1]);
+    let rkey = "k".repeat(500);
+    let mut refused = None;
+    for commit in 0..2_000 {
+        let paths: Vec<String> = (0..200).map(|n| format!("com.example.post/{rkey}{commit}-{n}")).collect();
+        let writes: Vec<_> = paths.iter().map(|path| Written { path, before: None, after: Some(&after) }).collect();
+        match blobs.written(&writes, rev(commit + 1)) {
+            Ok(changes) => changes.iter().for_each(|change| blobs.apply(change)),
+            Err(why) => {
+                refused = Some(why);
+                break;
+            }
+        }
+    }
+    assert_eq!(refused, Some(ReferenceError::ListFull));
+    let mut out = Writer::new();
+    blobs.encode(&mut out);
+    let bytes = out.into_vec().len() as u64;
+    assert_eq!(bytes, 4 + blobs.bytes());
+    assert!(bytes > LIST_BYTES_MAX / 2 && bytes <= LIST_BYTES_MAX + 4, "{bytes}");
+    // What takes away from it is never refused.
+    let path = blobs.0[&cid(1)].records.keys().next().expect("one").clone();
+    let gone = Written { path: &path, before: Some(&after), after: None };
+    assert_eq!(blobs.written(&[gone], rev(9_999)), Ok(vec![Change::Dereferenced(cid(1), path.clone())]));
+}
+
+#[test]
+fn one_commit_refers_to_blobs_so_often_and_no_more() {
+    let numbers: Vec<u8> = (0..=100).collect();
+    let blobs = uploaded(&numbers);
+    let after = record(&numbers[..100]);
+    let paths: Vec<String> = (0..=100).map(|n| format!("a/{n}")).collect();
+    let writes: Vec<_> = paths.iter().map(|path| Written { path, before: None, after: Some(&after) }).collect();
+    assert_eq!(blobs.written(&writes[..100], rev(1)).map(|changes| changes.len()), Ok(REFERENCES_MAX));
+    assert_eq!(blobs.written(&writes, rev(1)), Err(ReferenceError::TooMany));
+}
+
+/// A reference that stood in the record was not judged again, whatever else the next record said of its blob.
+#[test]
+fn an_update_that_says_something_else_of_the_same_blob_is_refused() {
+    let mut blobs = uploaded(&[1]);
+    write(&mut blobs, &[("a/1", &[], &[1])], 1).expect("it is there");
+    let before = record(&[1]);
+    let right = || reference(1, 10, "image/png");
+    for wrong in [reference(1, 11, "image/png"), reference(1, 10, "text/html")] {
+        for after in [wrong.clone(), Value::List(vec![right(), wrong.clone()]), Value::List(vec![wrong, right()])] {
+            let update = Written { path: "a/1", before: Some(&before), after: Some(&after) };
+            let refused = blobs.written(&[update], rev(2));
+            assert!(matches!(refused, Err(ReferenceError::Unlike { .. })), "{after:?}: {refused:?}");
+        }
+    }
+}
+
 proptest! {
     /// Whatever is written, a blob has a row exactly while the records that there are refer to it, or is temporary.
     #[test]

@@ -76,6 +76,7 @@ fn a_damaged_newest_checkpoint_is_refused_also_if_the_log_is_empty() {
         let account = server.account();
         server.put(account, "first", "text");
         checkpoint(&mut server);
+        server.put(account, "between", "text");
         // A batch that the power cut tore ends the segment.
         server.disk.stop_at(server.disk.operations() + stop % 7 + 1);
         drop(server.try_write(account, vec![put("torn", &"z".repeat(30_000))]));

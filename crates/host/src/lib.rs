@@ -73,6 +73,6 @@ pub use options::{Options, Sealer, Seams};
 pub use pending::Pending;
 pub use status::{Status, Subscriber};
 pub use subscription::{Delivery, Subscription};
-pub use types::{Action, List, Listed, NewAccount, RecordWrite, WriteBatch, WriteResult, Written};
+pub use types::{Action, List, Listed, NewAccount, Page, RecordWrite, WriteBatch, WriteResult, Written};
 pub use verify::{Secrets, Verified, verify};
 pub use worker::{Running, Worker};

@@ -4,11 +4,11 @@ use crate::blocks::{AccountBlocks, tree};
 use crate::error::ReadError;
 use crate::export::{self, Export, Wanted};
 use crate::host::Host;
-use crate::types::{List, Listed};
+use crate::types::{List, Listed, Page};
 use bytes::Bytes;
 use highwater_pds::{Account, AccountId, Head, Unserved};
 use highwater_repo::mst::{Order, Step, Walk};
-use highwater_repo::{Cid, Tree};
+use highwater_repo::{Blocks as _, Cid, Tree};
 use std::collections::BTreeSet;
 
 /// How much a repository consists of.
@@ -74,24 +74,39 @@ impl Host {
     /// Records of a collection.
     /// # Errors
     /// [`ReadError`].
-    pub fn list(&self, account: AccountId, list: &List) -> Result<Vec<Listed>, ReadError> {
+    pub fn list(&self, account: AccountId, list: &List) -> Result<Page, ReadError> {
         let order = if list.ascending { Order::Ascending } else { Order::Descending };
         self.with_tree(account, |_, tree, blocks| {
             let mut records = tree.records_of(&list.collection, list.behind.as_deref(), order);
-            let page = records.page(list.limit, blocks).map_err(|error| blocks.explain(error))?;
-            let listed = page.into_iter().map(|(key, cid)| {
+            let (mut listed, mut bytes) = (Vec::new(), 0);
+            while listed.len() < list.limit && bytes < list.bytes_max {
+                let next = records.next(blocks).map_err(|error| blocks.explain(error))?;
+                let Some((key, cid)) = next else { return Ok(Page { records: listed, full: false }) };
                 let rkey = key.split_once('/').map_or("", |(_, rkey)| rkey).to_owned();
-                Ok(Listed { rkey, cid, record: blocks.get(&cid)? })
-            });
-            listed.collect()
+                let record = blocks.get(&cid)?;
+                bytes += record.len();
+                listed.push(Listed { rkey, cid, record });
+            }
+            Ok(Page { records: listed, full: true })
         })
     }
 
-    /// The collections that hold a record.
+    /// The first collections that hold a record, up to `limit`.
     /// # Errors
     /// [`ReadError`].
-    pub fn collections(&self, account: AccountId) -> Result<Vec<String>, ReadError> {
-        self.with_tree(account, |_, tree, blocks| tree.collections(blocks).map_err(|error| blocks.explain(error)))
+    pub fn collections(&self, account: AccountId, limit: usize) -> Result<Vec<String>, ReadError> {
+        self.with_tree(account, |_, tree, blocks| {
+            tree.collections(limit, blocks).map_err(|error| blocks.explain(error))
+        })
+    }
+
+    /// Bytes of blocks of an account by their names, without those that are not here. No block is read.
+    /// # Errors
+    /// [`ReadError`].
+    pub fn blocks_bytes(&self, account: AccountId, cids: &[Cid]) -> Result<u64, ReadError> {
+        self.with_blocks(account, |_, _, blocks| {
+            Ok(cids.iter().filter_map(|cid| blocks.block_bytes(cid)).map(|bytes| bytes as u64).sum())
+        })
     }
 
     /// How much the newest commit names.

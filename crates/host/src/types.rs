@@ -86,6 +86,15 @@ pub struct Listed {
     pub record: Bytes,
 }
 
+/// Records of a collection, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The records.
+    pub records: Vec<Listed>,
+    /// It is as long as it may be: there may be more.
+    pub full: bool,
+}
+
 /// Which records of a collection are listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct List {
@@ -95,6 +104,8 @@ pub struct List {
     pub behind: Option<String>,
     /// How many at the most.
     pub limit: usize,
+    /// Bytes of records after which the list ends all the same; the last record may go beyond them.
+    pub bytes_max: usize,
     /// From the smallest key on; else from the largest.
     pub ascending: bool,
 }

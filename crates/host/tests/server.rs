@@ -25,11 +25,17 @@ fn what_was_written_is_read_listed_proven_and_streamed_and_survives() {
         assert_eq!(server.frames(), frames);
         assert_eq!(server.text(account, "key007"), Some(record("text 7")));
         assert_eq!(server.text(account, "other"), None);
-        let list =
-            List { collection: "app.example.note".into(), behind: Some("key010".into()), limit: 3, ascending: true };
-        let keys: Vec<_> = server.host.list(account, &list).expect("listed").into_iter().map(|row| row.rkey).collect();
+        let list = List {
+            collection: "app.example.note".into(),
+            behind: Some("key010".into()),
+            limit: 3,
+            bytes_max: usize::MAX,
+            ascending: true,
+        };
+        let keys: Vec<_> =
+            server.host.list(account, &list).expect("listed").records.into_iter().map(|row| row.rkey).collect();
         assert_eq!(keys, ["key011", "key012", "key013"]);
-        assert_eq!(server.host.collections(account), Ok(vec!["app.example.note".to_owned()]));
+        assert_eq!(server.host.collections(account, 10), Ok(vec!["app.example.note".to_owned()]));
         assert!(server.host.proof(account, "app.example.note/key007").expect("a proof").len() > 300);
     }
 }

@@ -266,9 +266,10 @@ fn writing_blocks_together_and_giving_up_old_frames_change_no_answer() {
                 collection: "app.example.note".into(),
                 behind: None,
                 limit: 1_000,
+                bytes_max: usize::MAX,
                 ascending: true,
             };
-            let listed = server.host.list(account, &list).expect("listed").into_iter();
+            let listed = server.host.list(account, &list).expect("listed").records.into_iter();
             let listed: BTreeMap<_, _> = listed.map(|row| (row.rkey, row.record)).collect();
             assert_eq!(listed, model, "round {round}");
             support::check_chains(&server.frames());

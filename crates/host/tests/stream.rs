@@ -231,9 +231,14 @@ fn a_consumer_that_reconnects_at_any_cursor_sees_every_frame_of_64_writers_once(
     support::check_chains(&got);
     // Nobody answers what readers, blocks and a second start do not find.
     for account in &accounts {
-        let list =
-            highwater_host::List { collection: "app.example.note".into(), behind: None, limit: 1_000, ascending: true };
-        assert_eq!(host.list(*account, &list).expect("listed").len(), 160);
+        let list = highwater_host::List {
+            collection: "app.example.note".into(),
+            behind: None,
+            limit: 1_000,
+            bytes_max: usize::MAX,
+            ascending: true,
+        };
+        assert_eq!(host.list(*account, &list).expect("listed").records.len(), 160);
     }
     assert!(host.status().checkpoints > 1);
     running.stop().expect("stopped");

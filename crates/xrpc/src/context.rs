@@ -8,7 +8,7 @@ use crate::shares::Pool;
 use highwater_base::{Clock, Random};
 use highwater_host::Host;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// Where time and entropy come from, and who judges requests.
 pub struct Seams {
@@ -38,6 +38,12 @@ pub struct Context {
     pub(crate) followers: Followers,
     /// Room for bodies that are being read, in KiB.
     pub(crate) bodies: Pool,
+    /// Large bodies that may become values now.
+    pub(crate) parsing: Arc<Semaphore>,
+    /// Reads of what is stored that may go on now.
+    pub(crate) reads: Arc<Semaphore>,
+    /// Room for answers that wait for their readers, in KiB.
+    pub(crate) answers: Pool,
     /// Exports that may be begun now.
     pub(crate) exports: Pool,
     /// Room for uploads.
@@ -57,6 +63,9 @@ impl Context {
             limits: Limits::new(options.rates.clone()),
             uploads: Pool::new(options.uploads_max, "uploads"),
             bodies: Pool::new(options.bodies_bytes_max >> 10, "bodies"),
+            parsing: Arc::new(Semaphore::new(options.parsed_at_once_max)),
+            reads: Arc::new(Semaphore::new(options.reads_max)),
+            answers: Pool::new(options.answers_bytes_max >> 10, "large answers"),
             exports: Pool::new(options.exports_begun_max, "exports"),
             options,
             clock: seams.clock,

@@ -13,7 +13,7 @@
 //! - [`sessions`]: who opens sessions and what their tokens are worth; `server`, `admin`: what accounts do with themselves, and
 //!   the operator with them; `blobs`: uploads, and reading them
 //! - [`jose`]: signed tokens, of sessions and for other services; [`passwords`]: what is kept of them
-//! - [`limits`]: how often an address or an account may ask; `shares`: how much of what all share it may hold; `body`: how slowly it
+//! - [`limits`]: how often an address or an account may ask; `shares`: how much of what all share it may hold, `held` of answers; `body`: how slowly it
 //!   may send
 //! - `repo`, `sync`: records, as their owner writes them and anybody reads them; repositories, as relays read them
 //! - `firehose`: the stream's sockets
@@ -40,6 +40,7 @@ pub mod context;
 mod cors;
 pub mod error;
 mod firehose;
+mod held;
 pub mod jose;
 pub mod limits;
 pub mod methods;

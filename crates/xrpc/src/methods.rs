@@ -70,15 +70,15 @@ methods! {
     "com.atproto.repo.deleteRecord" Procedure "the account" crate::repo::delete_record,
         "Deletes a record; one that is not there is no error, and makes no commit.";
     "com.atproto.repo.describeRepo" Query "anyone" crate::repo::describe_repo,
-        "An account's names, its DID document and the collections that it has.";
+        "An account's names, its DID document and the collections that it has, up to 1,000.";
     "com.atproto.repo.getRecord" Query "anyone" crate::repo::get_record, "One record.";
     "com.atproto.repo.listMissingBlobs" Query "the account" crate::blobs::list_missing_blobs,
         "Blobs that the account's records refer to and that the server lost; an upload brings one back.";
     "com.atproto.repo.listRecords" Query "anyone" crate::repo::list_records,
-        "Records of a collection, page by page, from the largest key on or the smallest.";
+        "Records of a collection, page by page, from the largest key on or the smallest; a page ends behind 2 MiB of records.";
     "com.atproto.repo.putRecord" Procedure "the account" crate::repo::put_record,
         "Creates or replaces a record; the same content makes no commit.";
-    "com.atproto.sync.getBlocks" Query "anyone" crate::sync::get_blocks, "Blocks of a repository.";
+    "com.atproto.sync.getBlocks" Query "anyone" crate::sync::get_blocks, "Blocks of a repository, 4 MiB at once.";
     "com.atproto.sync.getCheckout" Query "anyone" crate::sync::get_checkout, "Deprecated: as `getRepo`.";
     "com.atproto.sync.getHead" Query "anyone" crate::sync::get_head, "Deprecated: as `getLatestCommit`.";
     "com.atproto.sync.getLatestCommit" Query "anyone" crate::sync::get_latest_commit,

@@ -12,7 +12,13 @@ pub struct Options {
     /// Bytes of a body of JSON. Two hundred writes of a commit that fills an event: 2,000,000 bytes of which each may need six
     /// in JSON.
     pub json_bytes_max: usize,
-    /// Bytes of all bodies together that are being read, as far as they came. Five of the largest; one party gets half.
+    /// Bytes of a body of JSON with a few short fields, as of a login: names of 2,048 bytes, a password of 512, each of which may
+    /// need six in JSON.
+    pub fields_bytes_max: usize,
+    /// Large bodies of JSON that become values at once. A record of a megabyte may take fifty as values; the others wait as they
+    /// came.
+    pub parsed_at_once_max: usize,
+    /// Bytes of all bodies together that are being read or wait to be written, as far as they came. Five of the largest; one party gets half.
     pub bodies_bytes_max: usize,
     /// Milliseconds without a byte of a body before the request is given up.
     pub body_idle_ms_max: u64,
@@ -22,6 +28,13 @@ pub struct Options {
     pub body_bytes_per_second_min: u64,
     /// Milliseconds for the whole of a body of JSON: the largest at about 200 kB a second.
     pub body_ms_max: u64,
+    /// Reads of records and trees that go on at once, each on a thread of its own and with a few megabytes. More would take threads
+    /// from logins and locks, and no disk reads faster.
+    pub reads_max: usize,
+    /// Milliseconds that a read waits for its turn.
+    pub read_wait_ms_max: u64,
+    /// Bytes of the large answers that wait for their readers; one address gets half.
+    pub answers_bytes_max: usize,
     /// Exports of repositories that are begun at once. The host makes some of them wait for each other; more than these would take
     /// all threads for such waits.
     pub exports_begun_max: usize,
@@ -101,11 +114,16 @@ impl Options {
             public_url: zone.endpoint(),
             contact: None,
             json_bytes_max: 13 << 20,
+            fields_bytes_max: 16 << 10,
+            parsed_at_once_max: 4,
             bodies_bytes_max: 65 << 20,
             body_idle_ms_max: 15_000,
             body_grace_ms: 30_000,
             body_bytes_per_second_min: 4_096,
             body_ms_max: 70_000,
+            reads_max: 16,
+            read_wait_ms_max: 10_000,
+            answers_bytes_max: 64 << 20,
             exports_begun_max: 64,
             blob_bytes_max: 5 << 20,
             uploads_max: 32,

@@ -61,12 +61,16 @@ impl Tree {
         self.records(low, high, order)
     }
 
-    /// The collections that hold a record, in the order of their keys. It costs a path for each of them, however many records there are.
+    /// The first collections that hold a record, up to `limit`, in the order of their keys. It costs a path for each of them, however
+    /// many records there are.
     /// # Errors
     /// A block that is missing or bad.
-    pub fn collections(&self, blocks: &dyn Blocks) -> Result<Vec<String>, TreeError> {
+    pub fn collections(&self, limit: usize, blocks: &dyn Blocks) -> Result<Vec<String>, TreeError> {
         let (mut collections, mut low) = (Vec::new(), Bound::Unbounded);
         loop {
+            if collections.len() >= limit {
+                return Ok(collections);
+            }
             let mut records = self.records(low.as_ref().map(String::as_str), Bound::Unbounded, Order::Ascending);
             let Some((key, _)) = records.next(blocks)? else { return Ok(collections) };
             // Another server's tree may hold a key without a slash, which is of no collection.

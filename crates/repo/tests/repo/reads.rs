@@ -125,17 +125,18 @@ fn a_collection_is_listed_page_by_page_from_both_ends_and_costs_its_own_nodes() 
         assert_eq!(found, expected);
     }
     let counted = Counted::new(&blocks);
-    let collections = tree.collections(&counted).expect("whole");
+    let collections = tree.collections(100, &counted).expect("whole");
     // In the order of their keys, in which a hyphen stands before a slash.
     assert_eq!(collections, ["com.example.a-b.c", "com.example.a", "com.example.ab", "com.example.b"]);
     assert!(counted.asked.borrow().len() <= 120, "collections are skipped, not read: {}", counted.asked.borrow().len());
+    assert_eq!(tree.collections(2, &blocks).expect("whole"), collections[..2]);
     assert_eq!(tree.records_of("com.example", None, Order::Ascending).page(1, &blocks), Ok(Vec::new()));
 }
 
 #[test]
 fn an_empty_tree_has_nothing_to_list() {
     let (tree, blocks, _) = tree_of(std::iter::empty());
-    assert_eq!(tree.collections(&blocks), Ok(Vec::new()));
+    assert_eq!(tree.collections(100, &blocks), Ok(Vec::new()));
     assert_eq!(tree.records(Bound::Unbounded, Bound::Unbounded, Order::Descending).next(&blocks), Ok(None));
     assert_eq!(tree.prove("com.example.a/1", &blocks).map(|proof| (proof.value, proof.nodes.len())), Ok((None, 1)));
 }

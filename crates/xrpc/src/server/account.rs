@@ -33,11 +33,11 @@ pub async fn deactivate_account(call: Call) -> Result {
 pub async fn check_account_status(call: Call) -> Result {
     let row = call.row(&call.access()?)?;
     let counting = (call.context.host.for_owner(), row.id);
-    let (counts, missing) = call::blocking(move || {
+    let counting = call::reading(&call.context, move || {
         let (host, id) = counting;
-        (host.counts(id), host.missing_blobs(id, None, usize::MAX))
-    })
-    .await?;
+        Ok((host.counts(id), host.missing_blobs(id, None, usize::MAX)))
+    });
+    let (counts, missing) = counting.await?;
     let counts = match counts {
         // It has no repository yet.
         Err(ReadError::Account(_)) => Counts::default(),

@@ -4,6 +4,7 @@ use super::status::account;
 use crate::answer;
 use crate::call::{self, Call};
 use crate::error::{Error, Name, Result};
+use crate::held;
 use crate::limits::network;
 use crate::pieces::{self, Source};
 use crate::shares::Party;
@@ -18,6 +19,10 @@ use std::collections::BTreeSet;
 
 /// Blocks of one request at the most: as many as a URL of a usual length names.
 const BLOCKS_MAX: usize = 1_000;
+
+/// Bytes of the blocks of one request at the most: those of two commits. They stand in memory until they are taken; whoever wants
+/// more exports the repository.
+const BLOCKS_BYTES_MAX: u64 = 4 << 20;
 
 /// `com.atproto.sync.getRepo`
 pub async fn get_repo(call: Call) -> Result {
@@ -71,8 +76,8 @@ pub async fn get_record(call: Call) -> Result {
         return Err(Error::invalid("collection and rkey name no record"));
     }
     let (id, path) = (account.id, format!("{collection}/{rkey}"));
-    let proof = call::blocking(move || host.proof(id, &path)).await??;
-    Ok(answer::archive(proof))
+    let proof = call::reading(&call.context, move || Ok(host.proof(id, &path)?)).await?;
+    held::answer(&call, answer::CAR, proof)
 }
 
 /// `com.atproto.sync.getBlocks`
@@ -87,7 +92,17 @@ pub async fn get_blocks(call: Call) -> Result {
     let cids: BTreeSet<Cid> = cids.collect::<Result<_>>()?;
     let head = account.head.ok_or_else(|| Error::new(Name::RepoNotFound, "the repository has no commit yet"))?;
     let (id, cids) = (account.id, cids.into_iter().collect::<Vec<_>>());
-    let blocks = call::blocking(move || host.blocks(id, &cids)).await??;
-    // The lexicon leaves the root open; readers of archives want one.
-    Ok(answer::archive(car::archive(&head.commit, blocks.iter().map(|(cid, block)| (cid, block)))))
+    let read = call::reading(&call.context, move || {
+        let bytes = host.blocks_bytes(id, &cids)?;
+        if bytes > BLOCKS_BYTES_MAX {
+            let message =
+                format!("these blocks have {bytes} bytes, more than {BLOCKS_BYTES_MAX}: ask for fewer at once");
+            return Err(Error::invalid(message));
+        }
+        let blocks = host.blocks(id, &cids)?;
+        // The lexicon leaves the root open; readers of archives want one.
+        Ok(car::archive(&head.commit, blocks.iter().map(|(cid, block)| (cid, block))))
+    });
+    let read = read.await?;
+    held::answer(&call, answer::CAR, read)
 }

@@ -2,6 +2,7 @@
 
 mod administration;
 mod blobs;
+mod bodies;
 mod damage;
 mod followed;
 mod home;

@@ -1,5 +1,5 @@
-//! Checkpoints, spare files and everything else that is done beside the writing: by a second thread, or by the writer itself where
-//! there is none.
+//! Checkpoints, spare files and everything else that is done beside the writing: by threads of their own, or by the writer itself
+//! where there are none.
 
 use crate::compaction;
 use crate::files;
@@ -14,6 +14,7 @@ use highwater_repo::Cid;
 use highwater_store::{Checkpoint, CheckpointDone, CheckpointError, Reclaim};
 use highwater_wal::LogReader;
 use highwater_wal::log::{SpareDone, SpareJob};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -50,41 +51,58 @@ impl Drop for Loud {
     }
 }
 
-/// The thread for it.
+/// The threads for it. Compactions have one of their own: they wait for turns, which wait for room in the log, which waits for a
+/// checkpoint.
 pub(crate) struct Helper {
-    jobs: Option<mpsc::Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
+    lanes: Option<[mpsc::Sender<Job>; 2]>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Helper {
-    pub fn spawn(shared: Arc<Shared>) -> std::io::Result<Self> {
-        let (jobs, queue) = mpsc::channel();
-        let run = move || {
-            let _loud = Loud(Arc::clone(&shared));
-            while let Ok(job) = queue.recv() {
-                if let Some(mail) = run(&shared, job, true) {
-                    shared.queue.tell(mail);
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("pds-helper".into()).spawn(run)?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    pub fn spawn(shared: &Arc<Shared>) -> std::io::Result<Self> {
+        let (jobs, helper) = lane(shared, "pds-helper")?;
+        let (compactions, compactor) = lane(shared, "pds-compactor")?;
+        Ok(Self { lanes: Some([jobs, compactions]), threads: vec![helper, compactor] })
     }
-}
 
-impl Helper {
+    fn give(&self, job: Job) {
+        let Some([jobs, compactions]) = &self.lanes else { return };
+        let lane = if matches!(job, Job::Compact(_)) { compactions } else { jobs };
+        drop(lane.send(job));
+    }
+
+    /// Nothing more is given.
+    fn close(&mut self) {
+        self.lanes = None;
+    }
+
     fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.threads.iter().all(JoinHandle::is_finished)
     }
+}
+
+/// A thread that does what it is given, in order.
+fn lane(shared: &Arc<Shared>, name: &str) -> std::io::Result<(mpsc::Sender<Job>, JoinHandle<()>)> {
+    let (jobs, queue) = mpsc::channel();
+    let shared = Arc::clone(shared);
+    let run = move || {
+        let _loud = Loud(Arc::clone(&shared));
+        while let Ok(job) = queue.recv() {
+            if let Some(mail) = run(&shared, job, true) {
+                shared.queue.tell(mail);
+            }
+        }
+    };
+    Ok((jobs, std::thread::Builder::new().name(name.into()).spawn(run)?))
 }
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!(event = "thread_panicked", "the helper of the server of accounts had panicked");
+        self.close();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!(event = "thread_panicked", "a helper of the server of accounts had panicked");
+            }
         }
     }
 }
@@ -129,8 +147,8 @@ fn write_floor(shared: &Shared, floor: u64) {
 impl Worker {
     /// Has something done beside the writing.
     pub(crate) fn give(&mut self, job: Job) {
-        match self.helper.as_ref().and_then(|helper| helper.jobs.as_ref()) {
-            Some(jobs) => drop(jobs.send(job)),
+        match &self.helper {
+            Some(helper) => helper.give(job),
             None => match run(&self.shared, job, false) {
                 Some(Mail::Spare(done)) => self.take_spare(done),
                 Some(Mail::Checkpointed(result)) => self.end_checkpoint(result),
@@ -166,9 +184,15 @@ impl Worker {
         for account in std::mem::take(&mut self.crowded) {
             self.give(Job::Compact(account));
         }
+        self.shared.log_long.store(self.is_log_long(), Ordering::Release);
         if self.is_checkpoint_due() {
             self.begin_checkpoint();
         }
+    }
+
+    /// Before the log is full: what it holds can be given back only behind a checkpoint.
+    fn is_log_long(&self) -> bool {
+        self.log.bytes() > self.shared.options.log.log_bytes_max / 2
     }
 
     fn is_checkpoint_due(&self) -> bool {
@@ -182,10 +206,9 @@ impl Worker {
         let since = self.shared.clock.monotonic().saturating_sub(self.checkpointed.1);
         let changed = self.lsn > self.checkpointed.0;
         let options = &self.shared.options;
-        // Before the log is full: what it holds can be given back only behind a checkpoint.
-        let long = self.log.bytes() > options.log.log_bytes_max / 2;
-        let due =
-            long || store.unmoved_bytes() >= options.checkpoint_bytes || since >= options.checkpoint_seconds * 1_000;
+        let due = self.is_log_long()
+            || store.unmoved_bytes() >= options.checkpoint_bytes
+            || since >= options.checkpoint_seconds * 1_000;
         changed && due && !(self.checkpoint_failed && since < RETRY_MS)
     }
 
@@ -243,6 +266,7 @@ impl Worker {
         let mut figures = lock(&self.shared.figures);
         figures.checkpoints += u64::from(result.is_ok());
         figures.checkpoint_error = result.clone().err();
+        figures.log = self.log.metrics();
         drop(figures);
         for done in std::mem::take(&mut self.checkpoint_waits) {
             done(result.clone());
@@ -254,8 +278,9 @@ impl Worker {
     /// Why not; the next start finds everything in the log.
     pub fn stop(mut self) -> Result<(), String> {
         self.shared.queue.stop();
+        self.shared.log_long.store(false, Ordering::Release);
         if let Some(helper) = &mut self.helper {
-            helper.jobs = None;
+            helper.close();
         }
         loop {
             // It may wait for turns of its own, so that they are done while it ends.

@@ -19,9 +19,13 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Bytes of one turn of it: no write waits long behind it.
 const PIECE_BYTES: usize = 1 << 20;
+
+/// Between two looks at whether the log is short enough again.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Why it came to nothing. What was copied lies there twice until the next attempt.
 enum Given {
@@ -112,11 +116,19 @@ fn copy(shared: &Arc<Shared>, slot: &Arc<Slot>, row: &Account, (claim, may_wait)
             let waiting = copying.hand_over(std::mem::take(&mut piece), None)?;
             if may_wait {
                 waiting.wait().map_err(Given::Unsettled)?;
+                wait_for_log(shared);
             }
         }
     }
     let waiting = copying.hand_over(piece, Some((front, claim)))?;
     if may_wait { waiting.wait().map_err(Given::Unsettled) } else { Ok(()) }
+}
+
+/// Waits until a checkpoint has made the log short: what it takes up is not left for writes.
+fn wait_for_log(shared: &Shared) {
+    while shared.log_long.load(Ordering::Acquire) && shared.queue.ended().is_none() {
+        std::thread::sleep(PAUSE);
+    }
 }
 
 impl Copying<'_> {

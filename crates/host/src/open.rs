@@ -18,7 +18,7 @@ use highwater_pds::state::Effect;
 use highwater_pds::{AccountId, Record, State};
 use highwater_store::{Keep, Opening, Store, StoreReader, Visited};
 use highwater_wal::{Log, Recovered, ReplayError, ReplayedFrame, Verdict};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, RwLock};
 
 /// What a directory holds, once it is known to be whole.
@@ -110,6 +110,7 @@ pub(crate) fn share(
         naming_turn: Mutex::default(),
         exports: crate::export::Exports::new(options.exports_max),
         figures: Mutex::default(),
+        log_long: AtomicBool::default(),
         instant: AtomicU64::new(0),
         options,
     }))

@@ -94,6 +94,8 @@ pub(crate) struct Shared {
     pub naming_turn: Mutex<()>,
     pub exports: Exports,
     pub figures: Mutex<WriterFigures>,
+    /// Whether the log holds so much that a checkpoint has to come before anything that can wait.
+    pub log_long: AtomicBool,
     /// The last time that was given out once.
     pub instant: AtomicU64,
 }

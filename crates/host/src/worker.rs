@@ -112,7 +112,7 @@ impl Worker {
     /// # Errors
     /// The system's, if there are no more threads.
     pub fn spawn(mut self) -> std::io::Result<Running> {
-        self.helper = Some(Helper::spawn(Arc::clone(&self.shared))?);
+        self.helper = Some(Helper::spawn(&self.shared)?);
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name("pds-writer".into()).spawn(move || self.run())?;
         Ok(Running { shared, thread })

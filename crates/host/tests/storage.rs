@@ -380,6 +380,34 @@ fn exports_that_one_reader_holds_leave_places_for_others() {
     assert_eq!((0..2).filter_map(|account| begin(account, 1).ok()).collect::<Vec<_>>().len(), 2, "all are free");
 }
 
+/// The checkpoint that gives the log back waited behind the compaction, which waited for room in the log: an account with more blocks
+/// than fit there was never written together, and stopped all writes at each attempt.
+#[test]
+fn an_account_with_more_blocks_than_the_log_holds_is_written_together() {
+    let mut small = options();
+    small.log.log_bytes_max = 4 << 20;
+    small.checkpoint_bytes = 1 << 30;
+    let log_bytes_max = small.log.log_bytes_max;
+    let mut server = Server::with(&SimDisk::new(31), &SetClock::new(), small);
+    let account = server.account();
+    let Server { worker, host, .. } = server;
+    let running = worker.spawn().expect("threads");
+    let is_compacted = || host.state(|state| state.accounts[&account].blocks.compacted_bytes) > log_bytes_max;
+    for n in 0..4_000 {
+        let one = batch(vec![put(&format!("k{}", n % 300), &format!("{n}{}", "x".repeat(20_000)))]);
+        // What others write at such times is written at leisure: the checkpoint has to come first.
+        while host.status().log.log_bytes > log_bytes_max / 2 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        host.write(account, one).wait().expect("written");
+        if is_compacted() {
+            break;
+        }
+    }
+    assert!(is_compacted(), "{:?}", host.state(|state| state.accounts[&account].blocks));
+    running.stop().expect("stopped");
+}
+
 #[test]
 fn a_copy_of_a_running_server_opens_verifies_and_goes_on() {
     let mut server = Server::new(6);

@@ -232,6 +232,8 @@ impl Worker {
 
     pub(crate) fn begin_checkpoint(&mut self) {
         self.checkpointed.1 = self.shared.clock.monotonic();
+        // Whoever asks while it runs may have been told of writes that it does not hold, and waits for the next one.
+        self.checkpoint_answers.append(&mut self.checkpoint_waits);
         let job = self.checkpoint();
         self.give(job);
     }
@@ -268,7 +270,7 @@ impl Worker {
         figures.checkpoint_error = result.clone().err();
         figures.log = self.log.metrics();
         drop(figures);
-        for done in std::mem::take(&mut self.checkpoint_waits) {
+        for done in std::mem::take(&mut self.checkpoint_answers) {
             done(result.clone());
         }
     }

@@ -68,6 +68,7 @@ impl Host {
             checkpointed: (applied, monotonic),
             trimmed: monotonic,
             checkpoint_waits: Vec::new(),
+            checkpoint_answers: Vec::new(),
             checkpoint_failed: false,
             crowded,
             _end: End(Arc::clone(&shared)),

@@ -50,7 +50,10 @@ pub struct Worker {
     pub(crate) checkpointed: (u64, u64),
     /// When memory was looked at last, in monotonic milliseconds.
     pub(crate) trimmed: u64,
+    /// Who waits for the next checkpoint.
     pub(crate) checkpoint_waits: Vec<Told>,
+    /// Who waits for the one that runs.
+    pub(crate) checkpoint_answers: Vec<Told>,
     pub(crate) checkpoint_failed: bool,
     /// Accounts whose blocks may be worth writing together.
     pub(crate) crowded: BTreeSet<AccountId>,

@@ -200,6 +200,58 @@ fn a_copy_of_a_server_that_goes_on_writing_is_whole_and_ends_before_what_came_la
     assert!(copy.text(account, "a").is_some());
 }
 
+/// While a checkpoint runs, has a write acknowledged and asks for a copy.
+struct Asks {
+    host: Mutex<Option<Host>>,
+    account: highwater_pds::AccountId,
+    to: PathBuf,
+    copied: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl Watcher for Asks {
+    fn before(&self, call: Call, path: &Path, _bytes: u64) {
+        if call != Call::Sync || !path.starts_with(Path::new(DATA).join("store")) {
+            return;
+        }
+        let Some(host) = self.host.lock().expect("whole").take() else { return };
+        host.write(self.account, batch(vec![put("acknowledged", "before it")])).wait().expect("written");
+        let to = self.to.clone();
+        *self.copied.lock().expect("whole") = Some(std::thread::spawn(move || drop(host.backup(&to).expect("copied"))));
+        // Its question should arrive before the checkpoint ends.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+/// The copy was told that its checkpoint was made when the one ended that had begun before it asked: without what was acknowledged
+/// meanwhile, and with a floor above that, which no restore took.
+#[test]
+fn a_copy_that_is_asked_for_while_a_checkpoint_runs_holds_what_was_acknowledged_before() {
+    let mut server = Server::new(17);
+    let account = server.account();
+    server.put(account, "a", "before");
+    let Server { disk, clock, worker, host, .. } = server;
+    worker.stop().expect("stopped");
+    drop(host);
+    let to = PathBuf::from("/copy/pds");
+    let asks = Arc::new(Asks { host: Mutex::new(None), account, to: to.clone(), copied: Mutex::new(None) });
+    let seams = Seams {
+        disk: Arc::new(WatchedDisk::new(disk.clone(), asks.clone())),
+        clock,
+        random: Box::new(SplitMix::new(1)),
+        sealer: None,
+    };
+    let (host, worker, _) = Host::open(options(), seams).expect("it opens");
+    let running = worker.spawn().expect("threads");
+    *asks.host.lock().expect("whole") = Some(host.clone());
+    host.write(account, batch(vec![put("b", "before")])).wait().expect("written");
+    host.checkpoint().expect("made");
+    let copied = asks.copied.lock().expect("whole").take().expect("a checkpoint ran");
+    copied.join().expect("copied");
+    running.stop().expect("stopped");
+    let verified = verify(Options { directory: to, ..options() }, self::seams(&disk, None)).expect("it opens");
+    assert_eq!((verified.faults, verified.records), (Vec::new(), 3));
+}
+
 /// Bits of a copy flip: whatever is read is checked.
 #[test]
 fn no_flipped_bit_of_a_copy_that_matters_goes_unseen() {

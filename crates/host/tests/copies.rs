@@ -216,7 +216,10 @@ impl Watcher for Asks {
         let Some(host) = self.host.lock().expect("whole").take() else { return };
         host.write(self.account, batch(vec![put("acknowledged", "before it")])).wait().expect("written");
         let to = self.to.clone();
-        *self.copied.lock().expect("whole") = Some(std::thread::spawn(move || drop(host.backup(&to).expect("copied"))));
+        let copies = std::thread::spawn(move || {
+            host.backup(&to).expect("copied");
+        });
+        *self.copied.lock().expect("whole") = Some(copies);
         // Its question should arrive before the checkpoint ends.
         std::thread::sleep(std::time::Duration::from_millis(100));
     }

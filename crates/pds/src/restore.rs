@@ -142,7 +142,8 @@ pub enum RestoreError {
     /// The next fresh revision would be refused by relays.
     #[error(
         "the next revision of {did} would lie {ahead_seconds} s ahead of the clock, and relays refuse those that are more than five minutes \
-         ahead; set the clock, or run `highwater pds mark-restored` with an earlier --min-rev, and start again"
+         ahead; if the clock is behind, set it, and if --min-rev named a later one than was meant, run `highwater pds mark-restored` with that; a \
+         revision that the account has itself cannot be lowered: start again when the clock has come to it"
     )]
     ClockBehind {
         /// The account.

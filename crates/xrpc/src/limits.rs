@@ -22,7 +22,7 @@ const DAY_MS: u64 = 86_400_000;
 /// forgotten first.
 const KEYS_MAX: usize = 65_536;
 
-/// What a write costs an account.
+/// What a write costs an account, or whatever else of its own has the relays told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Points {
     /// A new record.
@@ -31,6 +31,8 @@ pub enum Points {
     Update = 2,
     /// None in its place.
     Delete = 1,
+    /// Deactivated, or active again: up to two frames.
+    Stand = 4,
 }
 
 /// Where a rate stands for somebody, as the headers tell it.

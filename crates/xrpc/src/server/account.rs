@@ -4,6 +4,7 @@ use super::session::told_with;
 use crate::answer;
 use crate::call::{self, Call};
 use crate::error::{Error, Name, Result};
+use crate::limits::Points;
 use axum::http::header;
 use highwater_host::read::Counts;
 use highwater_host::{NewAccount, ReadError};
@@ -17,15 +18,19 @@ use serde_json::json;
 
 /// `com.atproto.server.activateAccount`
 pub async fn activate_account(call: Call) -> Result {
-    let access = call.owner()?;
-    call.context.change(access.asker(), Change::Reactivate).await?;
-    Ok(super::nothing())
+    stand(call, Change::Reactivate).await
 }
 
 /// `com.atproto.server.deactivateAccount`
 pub async fn deactivate_account(call: Call) -> Result {
+    stand(call, Change::Deactivate).await
+}
+
+/// What relays hear of one host is limited by the hour, so that one account that changes again and again would silence the others.
+async fn stand(call: Call, change: Change) -> Result {
     let access = call.owner()?;
-    call.context.change(access.asker(), Change::Deactivate).await?;
+    call.context.limits.write(access.account, [Points::Stand], call.context.clock.wall())?;
+    call.context.change(access.asker(), change).await?;
     Ok(super::nothing())
 }
 

@@ -238,6 +238,22 @@ fn a_lock_cuts_off_tokens_that_have_not_expired_and_a_lift_gives_them_back() {
     }
 }
 
+/// One session made more events in six seconds than a relay takes of a host in an hour.
+#[test]
+fn an_account_that_goes_and_comes_again_and_again_spends_points_like_one_that_writes() {
+    let home =
+        Home::with(|options| (options.rates.enabled, options.rates.points_per_hour) = (true, 10), super::home::CHEAP);
+    let account = home.account();
+    let session = home.login(account.handle.as_str(), PASSWORD);
+    let stand = |what: &str| home.call(&format!("com.atproto.server.{what}"), &session.access, Some(json!({})));
+    assert_eq!((stand("deactivateAccount").status, stand("activateAccount").status), (200, 200));
+    let before = home.server.host.status().seq;
+    assert_eq!(stand("deactivateAccount").refused(), refused(429, "RateLimitExceeded"));
+    assert_eq!(home.server.host.status().seq, before, "nobody is told");
+    home.clock.advance_seconds(3_600);
+    assert_eq!(stand("deactivateAccount").status, 200);
+}
+
 #[test]
 fn a_deactivated_account_logs_in_to_come_back_and_does_nothing_else() {
     let home = Home::new();

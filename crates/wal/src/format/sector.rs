@@ -31,7 +31,7 @@ const _: () = assert!(SPREAD.wrapping_mul(GATHER) == 1);
 pub(crate) enum Class {
     /// Written in this life of the file.
     Written,
-    /// Still what an earlier life of the file left.
+    /// Still what an earlier life of the file left, to its end at least.
     Unwritten,
     /// Written, and damaged since; or unreadable.
     Garbage,
@@ -63,8 +63,10 @@ pub(crate) fn classify(place: Place, sector: u64, bytes: &[u8]) -> Class {
     if (found ^ mark(place, sector)).count_ones() <= 2 {
         return Class::Written;
     }
-    let set: u32 = bytes.iter().map(|byte| byte.count_ones()).sum();
-    if set <= 2 || is_earlier(place, sector, found) { Class::Unwritten } else { Class::Garbage }
+    let set = |bytes: &[u8]| bytes.iter().map(|byte| byte.count_ones()).sum::<u32>();
+    // A write that failed within the sector left its end as it was: with an earlier life's mark, or with none in a new file.
+    let cut_short = found.count_ones() <= 1 || is_earlier(place, sector, found);
+    if set(bytes) <= 2 || cut_short { Class::Unwritten } else { Class::Garbage }
 }
 
 /// Whether a mark is that of an earlier life, with at most one bit off.
@@ -162,6 +164,8 @@ mod tests {
             assert_eq!(classify(PLACE, 9, &flipped), Class::Written, "bit {bit}");
         }
         assert_eq!(classify(PLACE, 9, &[0; 512]), Class::Unwritten);
+        sector[508..].fill(0);
+        assert_eq!(classify(PLACE, 9, &sector), Class::Unwritten, "a write ended within it, in a new file");
     }
 
     #[test]

@@ -33,18 +33,24 @@ pub fn run(url: &str, json: bool) -> Result<()> {
         return Err(exit::with(Status::Wrong, words));
     };
     let health = match if secure { ask_securely(host) } else { ask(host) } {
-        Ok((200, _)) => Health { ready: true, reason: None },
+        // What else it says is of a part that is not served.
+        Ok((200, said)) => {
+            let rest = said.trim().strip_prefix("ready").map(|rest| rest.trim_start_matches(';').trim().to_owned());
+            Health { ready: true, reason: rest.filter(|rest| !rest.is_empty()) }
+        }
         Ok((status, said)) => Health { ready: false, reason: Some(format!("{status}: {}", said.trim())) },
         Err(error) => Health { ready: false, reason: Some(format!("{error:#}")) },
     };
     if json {
         output::json(&health)?;
     } else if health.ready {
-        println!("ready");
+        println!("{}", health.reason.as_ref().map_or("ready".to_owned(), |reason| format!("ready; {reason}")));
     }
     match health.reason {
-        None => Ok(()),
-        Some(reason) => Err(exit::with(Status::Later, format!("the server at {url} does not serve: {reason}"))),
+        Some(reason) if !health.ready => {
+            Err(exit::with(Status::Later, format!("the server at {url} does not serve: {reason}")))
+        }
+        _ => Ok(()),
     }
 }
 

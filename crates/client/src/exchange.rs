@@ -78,6 +78,34 @@ pub(crate) struct Reply {
     pub(crate) body: Bytes,
 }
 
+/// What is known of a request without a whole answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// The token's file could not be read: nothing was sent.
+    Token,
+    /// Nothing listens at the address, or not yet: nothing was sent.
+    Refused,
+    /// It may have been carried out.
+    Unknown,
+}
+
+/// A request got no whole answer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{said}")]
+pub struct Unanswered {
+    /// What is known of it.
+    pub why: Why,
+    /// The cause, for people.
+    pub said: String,
+}
+
+impl Unanswered {
+    fn of(error: &ureq::Error) -> Self {
+        let refused = matches!(error, ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused);
+        Self { why: if refused { Why::Refused } else { Why::Unknown }, said: describe(error) }
+    }
+}
+
 /// Sends requests one at a time, over one connection that is kept between them.
 #[derive(Debug)]
 pub struct Client {
@@ -126,11 +154,20 @@ impl Client {
     /// # Errors
     /// Why there is no whole answer, for people; the request may have been carried out.
     pub(crate) fn exchange(&self, request: &Request<'_>) -> (TokenId, Result<Reply, String>) {
+        let (id, reply) = self.attempt(request);
+        (id, reply.map_err(|unanswered| unanswered.said))
+    }
+
+    /// The same, with what is known of a request that got no answer.
+    pub(crate) fn attempt(&self, request: &Request<'_>) -> (TokenId, Result<Reply, Unanswered>) {
         match self.token.current() {
-            Err(error) => (TokenId(0), Err(format!("cannot read the token's file: {error}"))),
+            Err(error) => {
+                let said = format!("cannot read the token's file: {error}");
+                (TokenId(0), Err(Unanswered { why: Why::Token, said }))
+            }
             Ok(token) => {
                 let id = token_id(token.as_deref());
-                (id, self.send(request, token.as_deref()).map_err(|error| describe(&error)))
+                (id, self.send(request, token.as_deref()).map_err(|error| Unanswered::of(&error)))
             }
         }
     }

@@ -44,7 +44,7 @@ pub mod websocket;
 
 pub use backup::{BackupClient, BackupRefused};
 pub use classify::{Answer, Outcome, Refusal, WriteKind, Written, classify};
-pub use exchange::{Client, Options, SetupError};
+pub use exchange::{Client, Options, SetupError, Unanswered, Why};
 pub use head::{Head, Identity, PROTOCOL};
 pub use highwater_base::{Incarnation, Offset};
 pub use manage::{Managed, Verb};

@@ -1,6 +1,6 @@
 //! Requests about keys, accounts and plans, which are JSON both ways.
 
-use crate::exchange::{Client, Request};
+use crate::exchange::{Client, Request, Unanswered};
 use bytes::Bytes;
 use ureq::http::Method;
 
@@ -42,14 +42,14 @@ impl Client {
 
     /// Sends one request below `/v1`. `request_id` makes one that creates something repeatable.
     /// # Errors
-    /// Why there is no whole answer, for people; the request may have been carried out.
+    /// [`Unanswered`]: there is no whole answer, and the request may have been carried out unless it says otherwise.
     pub fn manage(
         &self,
         verb: Verb,
         url: &str,
         request_id: Option<&str>,
         body: Option<&[u8]>,
-    ) -> Result<Managed, String> {
+    ) -> Result<Managed, Unanswered> {
         let method = match verb {
             Verb::Get => Method::GET,
             Verb::Post => Method::POST,
@@ -60,7 +60,7 @@ impl Client {
         headers.extend(body.map(|_| ("content-type", "application/json".to_owned())));
         headers.extend(request_id.map(|id| ("request-id", id.to_owned())));
         let request = Request { method, url: url.to_owned(), headers, body, answer_bytes_max: ANSWER_BYTES_MAX };
-        let (_, reply) = self.exchange(&request);
+        let (_, reply) = self.attempt(&request);
         reply.map(|reply| Managed { status: reply.status, body: reply.body })
     }
 }

@@ -201,6 +201,25 @@ pub enum OpenError {
         /// Who says so.
         what: String,
     },
+    /// The accounts have their names in another zone.
+    #[error(
+        "{} holds {accounts} accounts of the zone {theirs}, and the server was to start in the zone {zone}, where nobody could resolve their \
+         DIDs or believe what they sign. A DID is for good, and so is the zone from the first account on, with the port behind localhost. Their \
+         data is whole, and nothing was made or sent. Set pds.zone = \"{theirs}\" and start again{listen}; for the zone {zone} take another \
+         data directory",
+        directory.display(),
+        listen = theirs.strip_prefix("localhost").map_or(String::new(), |port| format!(" with a listener on 127.0.0.1{port}"))
+    )]
+    ZoneOther {
+        /// The directory of accounts.
+        directory: PathBuf,
+        /// Accounts in it, erased ones included.
+        accounts: u64,
+        /// The zone in which the first of them got its name.
+        theirs: String,
+        /// The zone of the settings.
+        zone: String,
+    },
     /// The settings are wrong.
     #[error("{0}")]
     Settings(String),

@@ -14,6 +14,7 @@ use crate::witness::Witnesses;
 use crate::worker::{End, RECORD, Worker, is_crowded};
 use highwater_base::OwnerId;
 use highwater_disk::Disk;
+use highwater_pds::names::Zone;
 use highwater_pds::state::Effect;
 use highwater_pds::{AccountId, Record, State};
 use highwater_store::{Keep, Opening, Store, StoreReader, Visited};
@@ -51,6 +52,7 @@ impl Host {
         if state.accounts.is_empty() && !marked {
             witnesses.refuse_gone(&paths.directory)?;
         }
+        same_zone(&options, &paths, &state)?;
         let reader = store.reader(log.reader());
         let sequence = state.sequence.clone();
         let crowded = state.accounts.values().filter(|account| is_crowded(&account.blocks)).map(|account| account.id);
@@ -79,6 +81,20 @@ impl Host {
         }
         let boot = boot::run(&mut worker, replayed)?;
         Ok((Self { shared, owner: false }, worker, boot))
+    }
+}
+
+/// Refuses a zone in which nobody finds the accounts that are there. The first account decides: its zone is the server's.
+fn same_zone(options: &Options, paths: &Paths, state: &State) -> Result<(), OpenError> {
+    let zone = zone(options)?;
+    match state.accounts.values().next().and_then(|first| Zone::of(&first.did)) {
+        Some(theirs) if theirs != zone => Err(OpenError::ZoneOther {
+            directory: paths.directory.clone(),
+            accounts: state.accounts.len() as u64,
+            theirs: theirs.to_string(),
+            zone: zone.to_string(),
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::slot::lock;
 use highwater_pds::{Micros, Position, boot};
 use highwater_store::StoreStatus;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// The oldest frame that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +81,10 @@ pub struct Status {
     pub restore: Option<RestoreFigures>,
     /// Relays have to be asked to crawl.
     pub relay_poke_pending: bool,
+    /// The file outside the volume that remembers what was given out, if there is to be one.
+    pub witness: Option<PathBuf>,
+    /// Why that file, or the one beside the directory, could not be written when it was tried last: a restore would not know by it.
+    pub witness_error: Option<String>,
     /// The newest record's time.
     pub newest: Micros,
     /// Bytes that the disk has room for.
@@ -139,6 +144,7 @@ impl Host {
         (status.checkpoints, status.checkpoint_error) = (figures.checkpoints, figures.checkpoint_error);
         (status.compactions, status.blobs_expired) = (figures.compactions, figures.blobs_expired);
         (status.turns_refused, status.memory_bytes) = (figures.turns_refused, figures.memory_bytes);
+        (status.witness, status.witness_error) = (shared.options.witness_path.clone(), shared.witnesses.failed());
         status.ended = shared.queue.ended();
         status.disk_free_bytes = shared.disk.free_bytes(&shared.paths.directory).ok();
         status

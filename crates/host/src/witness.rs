@@ -48,6 +48,8 @@ pub fn decode_witness(bytes: &Bytes) -> Result<Witness, DecodeError> {
 struct Remembering {
     path: PathBuf,
     said: Result<Option<Witness>, String>,
+    /// Why it does not say what it should since it was last written.
+    failed: Option<String>,
 }
 
 impl Remembering {
@@ -63,7 +65,7 @@ impl Remembering {
             },
             Err(error) => Err(format!("{} cannot be read: {error}", path.display())),
         };
-        Self { path: path.to_path_buf(), said }
+        Self { path: path.to_path_buf(), said, failed: None }
     }
 
     fn witness(&self) -> Option<Witness> {
@@ -75,16 +77,20 @@ impl Remembering {
         // A directory in which there never was an account leaves no trace beside itself.
         let nothing = is_beside && witness.account == 0 && witness.seq == 0;
         if nothing || self.witness() == Some(witness) {
+            self.failed = None;
             return;
         }
         match files::replace(disk, &self.path, &encode_witness(&witness)) {
-            Ok(()) => self.said = Ok(Some(witness)),
-            Err(error) => tracing::warn!(
-                event = "witness_not_written",
-                path = %self.path.display(),
-                %error,
-                "a restore would not know by it which numbers were given out; the next checkpoint tries again"
-            ),
+            Ok(()) => (self.said, self.failed) = (Ok(Some(witness)), None),
+            Err(error) => {
+                tracing::warn!(
+                    event = "witness_not_written",
+                    path = %self.path.display(),
+                    %error,
+                    "a restore would not know by it which numbers were given out; the next checkpoint tries again"
+                );
+                self.failed = Some(format!("{}: {error}", self.path.display()));
+            }
         }
     }
 }
@@ -121,6 +127,11 @@ impl Witnesses {
     /// What the file beside the directory says.
     pub fn beside(&self) -> Option<Witness> {
         self.beside.as_ref().and_then(|file| lock(file).witness())
+    }
+
+    /// Why one of them could not be written when it was tried last.
+    pub fn failed(&self) -> Option<String> {
+        self.each().find_map(|file| file.failed.clone())
     }
 
     /// Files that are there and say nothing, with the reason.

@@ -47,6 +47,35 @@ fn every_lift_sets_the_repository_to_a_fresh_commit_on_which_the_next_write_stan
     assert!(server.text(account, "a").is_some());
 }
 
+/// A server with the zone mistyped, or with none, signed and sent what nobody could verify, and no account was found any more.
+#[test]
+fn a_start_in_another_zone_than_that_of_the_accounts_is_refused_and_changes_nothing() {
+    for (theirs, others) in [
+        ("pds.example", &["pds.example.net", "example.pds.example", "localhost:4437"][..]),
+        ("localhost:4437", &["localhost:4440", "pds.example"]),
+    ] {
+        let settings = |zone: &str| Options { zone: zone.to_owned(), ..options() };
+        let (disk, clock) = (SimDisk::new(8), SetClock::new());
+        // Without accounts nothing is fixed.
+        drop(Server::with(&disk, &clock, settings(others[0])).worker);
+        let mut server = Server::with(&disk.fork(1), &clock, settings(theirs));
+        let account = server.account();
+        server.put(account, "a", "one");
+        let frames = server.frames();
+        let disk = server.disk.fork(2);
+        drop(server);
+        for other in others {
+            let refused = try_open(&disk, &clock, settings(other), 3).err().expect("it is refused").to_string();
+            for words in ["1 accounts", theirs, other, "data is whole", "pds.zone"] {
+                assert!(refused.contains(words), "{words}: {refused}");
+            }
+            assert_eq!(refused.contains("a listener on 127.0.0.1:4437"), theirs == "localhost:4437", "{refused}");
+        }
+        let server = try_open(&disk, &clock, settings(theirs), 4).expect("it opens where its accounts are");
+        assert_eq!((server.boot.frames, server.frames()), (0, frames));
+    }
+}
+
 fn witnessed() -> Options {
     Options { witness_path: Some("/outside/witness".into()), ..options() }
 }
@@ -76,6 +105,21 @@ fn a_directory_that_went_back_is_noticed_by_a_witness_outside_it_and_by_the_cloc
     clock.advance(30 * 3_600_000);
     let away = try_open(&copy.fork(7), &clock, options(), 11).expect("it opens");
     assert!(away.boot.warnings.iter().any(|warning| warning.contains("nothing was stored")), "{:?}", away.boot);
+}
+
+/// A folder that may not be written was told in one line of the log, and the restore was the first to notice.
+#[test]
+fn a_witness_that_cannot_be_written_shows_in_the_status_until_it_can() {
+    let (disk, clock) = (SimDisk::new(9), SetClock::new());
+    let mut server = Server::with(&disk, &clock, witnessed());
+    server.account();
+    let status = server.host.status();
+    assert_eq!(status.witness.as_deref(), Some(Path::new("/outside/witness")));
+    assert!(status.witness_error.expect("the folder is not there").contains("/outside/witness"));
+    highwater_disk::create_directory_durably(&server.disk, Path::new("/outside")).expect("made");
+    let server = server.restart();
+    assert_eq!(server.host.status().witness_error, None);
+    assert!(files::read(&server.disk, Path::new("/outside/witness")).expect("read").is_some());
 }
 
 #[test]

@@ -97,6 +97,15 @@ impl fmt::Display for Zone {
 }
 
 impl Zone {
+    /// The zone in which a DID was given; `None` if this program gives no such DID.
+    #[must_use]
+    pub fn of(did: &Did) -> Option<Self> {
+        let host = did.as_str().strip_prefix("did:web:")?.replace("%3A", ":");
+        // On this machine the zone itself can be an account's name.
+        let below = if without_port(&host) == "localhost" { &host } else { host.split_once('.')?.1 };
+        below.parse().ok()
+    }
+
     /// Its host name.
     #[must_use]
     pub fn host(&self) -> &str {

@@ -12,7 +12,7 @@ pub const KEYS: [Key; 19] = [
     Key {
         name: "pds.zone",
         default: "",
-        help: "Zone below which accounts get their names, such as pds.example.com, with one wildcard DNS record and one wildcard certificate; without it localhost and the listener's port, which serves this machine alone",
+        help: "Zone below which accounts get their names, such as pds.example.com, with one wildcard DNS record and one wildcard certificate; without it localhost and the listener's port, which serves this machine alone. Zone and port are fixed with the first account",
     },
     Key {
         name: "pds.public_url",
@@ -266,7 +266,7 @@ impl Settings {
         };
         let local = settings.zone.as_ref().is_none_or(|zone| zone.host() == "localhost");
         if let Some(url) = settings.url_public.as_ref().filter(|url| url.starts_with("http://") && !local) {
-            bail!("pds.public_url = {url:?}: the AT Protocol takes https:// alone, but for localhost");
+            bail!("pds.public_url = {url:?}: the AT Protocol takes https:// alone, but for a zone of localhost");
         }
         Ok(self.truth("pds.enabled")?.then_some(settings))
     }

@@ -76,7 +76,7 @@ zone = \"pds.example.com\"
 contact = \"operator@example.com\"
 relays = [\"https://bsky.network\"]
 check_on_boot = true
-witness_path = \"/etc/highwater/pds.witness\"
+witness_path = \"/var/lib/highwater-witness/pds.witness\"
 ```
 
 ## Who is reached

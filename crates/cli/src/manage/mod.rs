@@ -8,12 +8,18 @@ mod plan;
 use crate::exit::{self, Status};
 use anyhow::{Context as _, Result};
 use arguments::Target;
-use highwater_client::{Client, Options, TokenSource, Verb};
+use highwater_client::{Client, Options, TokenSource, Unanswered, Verb, Why};
 use serde_json::Value;
+use std::time::{Duration, Instant};
 
 pub use account::run as account;
 pub use key::run as key;
 pub use plan::run as plan;
+
+/// How long a server that refuses connections may take to start: a command that was written behind its start waits for it.
+const STARTING_FOR: Duration = Duration::from_secs(10);
+/// Between two attempts to connect.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A server, and the right to manage it.
 pub struct Server {
@@ -23,6 +29,10 @@ pub struct Server {
 
 impl Server {
     pub fn new(target: &Target) -> Result<Self> {
+        if !target.url.starts_with("http://") && !target.url.starts_with("https://") {
+            let words = format!("{} is no URL of a server: one begins with http:// or https://", target.url);
+            return Err(exit::with(Status::Wrong, words));
+        }
         let mut options = Options::from_environment();
         if let Some(key) = &target.key {
             options.token = TokenSource::fixed(key);
@@ -43,11 +53,17 @@ impl Server {
     pub fn ask(&self, verb: Verb, path: &str, request_id: Option<&str>, body: Option<&Value>) -> Result<Value> {
         let url = format!("{}{path}", self.url);
         let text = body.map(Value::to_string);
-        let answer = self.client.manage(verb, &url, request_id, text.as_deref().map(str::as_bytes));
-        let answer = answer.map_err(|why| {
-            let known = if verb == Verb::Get { "" } else { "; whether it was done is not known: look, then repeat" };
-            exit::with(Status::Later, format!("{url}: no answer ({why}); is the server running?{known}"))
-        })?;
+        let begun = Instant::now();
+        let answer = loop {
+            let answer = self.client.manage(verb, &url, request_id, text.as_deref().map(str::as_bytes));
+            // Nothing was sent, so that the next attempt repeats nothing.
+            let waits = matches!(&answer, Err(Unanswered { why: Why::Refused, .. }));
+            if !waits || begun.elapsed() > STARTING_FOR {
+                break answer;
+            }
+            std::thread::sleep(PAUSE);
+        };
+        let answer = answer.map_err(|unanswered| without_answer(verb, &url, &unanswered))?;
         if (200..300).contains(&answer.status) {
             return serde_json::from_slice(&answer.body).with_context(|| format!("{url}: the answer is not JSON"));
         }
@@ -66,6 +82,26 @@ impl Server {
         let hint =
             if answer.status == 401 { "; give a key with the scope admin in HIGHWATER_TOKEN or --key" } else { "" };
         Err(exit::with(status, format!("{url}: {said}{hint}")))
+    }
+}
+
+/// What came instead of an answer, what is known of the request, and what to do.
+fn without_answer(verb: Verb, url: &str, Unanswered { why, said }: &Unanswered) -> anyhow::Error {
+    match why {
+        Why::Token => {
+            let file = std::env::var_os("HIGHWATER_TOKEN_FILE").unwrap_or_default();
+            let file = std::path::Path::new(&file).display().to_string();
+            exit::with(Status::Wrong, format!("HIGHWATER_TOKEN_FILE = {file}: {said}; nothing was sent"))
+        }
+        Why::Refused => {
+            let waited_s = STARTING_FOR.as_secs();
+            let words = format!("{url}: no answer for {waited_s} s ({said}); nothing was sent; is the server running?");
+            exit::with(Status::Later, words)
+        }
+        Why::Unknown => {
+            let known = if verb == Verb::Get { "" } else { "; whether it was done is not known: look, then repeat" };
+            exit::with(Status::Later, format!("{url}: no answer ({said}); is the server running?{known}"))
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub fn run(command: PdsAccountCommand) -> Result<()> {
         PdsAccountCommand::Lift(one) => change(&one, "lift"),
         PdsAccountCommand::Takedown(one) => change(&one, "takedown"),
         PdsAccountCommand::Untakedown(one) => change(&one, "untakedown"),
-        PdsAccountCommand::Decommission(one) => change(&one, "decommission"),
+        PdsAccountCommand::Decommission { one, yes } => decommission(&one, yes),
         PdsAccountCommand::Erase { one, yes } => erase(&one, yes),
     }
 }
@@ -132,6 +132,18 @@ fn tell(account: &Value, target: &Target) -> Result<()> {
         );
     }
     Ok(())
+}
+
+fn decommission(one: &One, yes: bool) -> Result<()> {
+    let server = Server::new(&one.target)?;
+    let account = server.get(&place(&one.account))?;
+    let (handle, did) = (text(&account["handle"]), text(&account["did"]));
+    if !yes {
+        eprintln!("{handle} ({did}) is not served any more, and nothing brings it back here.");
+        super::confirm(&handle, "nothing was changed")?;
+    }
+    let retired = server.change(Verb::Post, &path(&did, "decommission"), &json!({}))?;
+    tell(&retired, &one.target)
 }
 
 fn erase(one: &One, yes: bool) -> Result<()> {

@@ -190,8 +190,15 @@ pub enum PdsAccountCommand {
     Takedown(One),
     /// End a takedown
     Untakedown(One),
-    /// Retire an account, or hand it to another host: it is not served any more
-    Decommission(One),
+    /// Retire an account, or hand it to another host: it is not served any more, and nothing undoes it
+    Decommission {
+        /// Which account.
+        #[command(flatten)]
+        one: One,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
     /// Erase an account for good: its records, blobs and key; its names are never given again
     Erase {
         /// Which account.

@@ -102,6 +102,7 @@ fn status(target: &Target) -> Result<()> {
         ),
         ("memory of accounts", count(&status["memory_bytes"])),
         ("restore", restore_of(&status["restore"])),
+        ("witness", witness_of(&status["witness"])),
         ("relays to be asked", to_be_asked(&status).to_owned()),
     ])?;
     if let Some(failure) = status["failed"].as_str() {
@@ -146,6 +147,15 @@ fn restore_of(restore: &Value) -> String {
     }
     let done = if restore["done"] == true { "done" } else { "under way" };
     format!("{} {done}, {} accounts, report {}", text(&restore["id"]), restore["accounts"], text(&restore["report"]))
+}
+
+/// What a restore would know of the run, if the volume went back.
+fn witness_of(witness: &Value) -> String {
+    match (witness["error"].as_str(), witness["path"].as_str()) {
+        (Some(error), _) => format!("NOT WRITTEN, and a restore may not know which numbers were given out: {error}"),
+        (None, Some(path)) => path.to_owned(),
+        (None, None) => "none outside the volume: set pds.witness_path".to_owned(),
+    }
 }
 
 fn announce(resync: bool, force: bool, yes: bool, target: &Target) -> Result<()> {

@@ -40,9 +40,12 @@ fn the_packaged_settings_are_ones_that_the_server_takes() {
 #[test]
 fn the_unit_is_one_that_systemd_takes_and_gives_the_server_time_to_stop() {
     let unit = read("highwater.service");
-    for (key, value) in
-        [("Type", "notify"), ("DynamicUser", "yes"), ("ProtectSystem", "strict"), ("StateDirectory", "highwater")]
-    {
+    for (key, value) in [
+        ("Type", "notify"),
+        ("DynamicUser", "yes"),
+        ("ProtectSystem", "strict"),
+        ("StateDirectory", "highwater highwater-witness"),
+    ] {
         assert_eq!(values(&unit, key), [value], "{key}");
     }
     let seconds = |key: &str| values(&unit, key)[0].parse::<u64>().expect("seconds");
@@ -52,6 +55,14 @@ fn the_unit_is_one_that_systemd_takes_and_gives_the_server_time_to_stop() {
     let started = values(&unit, "ExecStart")[0];
     let words: Vec<&str> = started.split(' ').collect();
     assert_eq!(words[..3], ["/usr/local/bin/highwater", "serve", "--config"]);
+    // Of two state directories the variable would name both.
+    assert_eq!(words[4..], ["--data", "%S/highwater"]);
+    // A witness where the service may not write is none.
+    for page in ["../docs/how-to/pds-deploy.md", "../docs/reference/settings.md"] {
+        let page = read(page);
+        let witness: Vec<&str> = page.lines().filter(|line| line.starts_with("witness_path")).collect();
+        assert_eq!(witness, ["witness_path = \"/var/lib/highwater-witness/pds.witness\""]);
+    }
     let drop_in = read("highwater.service.d/tls.conf");
     // A variable would contradict a file with tables, and tables are what serves others.
     assert_eq!(values(&drop_in, "Environment"), [""; 0]);

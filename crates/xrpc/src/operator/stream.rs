@@ -79,6 +79,7 @@ pub fn status(context: &Context, announcer: &dyn Announcer) -> Value {
         "restore": status.restore.map(|restore| json!({
             "id": format!("{:016x}", restore.id), "accounts": restore.accounts, "done": restore.done, "report": report,
         })),
+        "witness": { "path": status.witness, "error": status.witness_error },
         "poke_pending": status.relay_poke_pending,
         "relays": announcer.relays(),
     })

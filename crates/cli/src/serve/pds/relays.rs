@@ -123,7 +123,7 @@ impl Relays {
         let client = self.client.as_ref().ok_or("the HTTP client could not be set up")?;
         let target =
             format!("{url}/xrpc/com.atproto.sync.getHostStatus?hostname={}", self.hostname.replace(':', "%3A"));
-        let answer = client.manage(Verb::Get, &target, None, None)?;
+        let answer = client.manage(Verb::Get, &target, None, None).map_err(|why| why.said)?;
         let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         if answer.status >= 500 {
             return Err(format!("status {}", answer.status));
@@ -160,7 +160,7 @@ impl Relays {
             self.client.as_ref().ok_or_else(|| "the HTTP client could not be set up".to_owned()).and_then(|client| {
                 let body = json!({ "hostname": self.hostname }).to_string();
                 let target = format!("{url}/xrpc/com.atproto.sync.requestCrawl");
-                client.manage(Verb::Post, &target, None, Some(body.as_bytes()))
+                client.manage(Verb::Post, &target, None, Some(body.as_bytes())).map_err(|why| why.said)
             });
         let asked = match asked {
             Ok(answer) if (200..300).contains(&answer.status) => told("asked", None),

@@ -138,6 +138,12 @@ fn numbers(status: &highwater_host::Status, subscribers: u64, relays_failing: u6
             u64::from(status.restore.is_some_and(|restore| !restore.done)),
         ),
         number(
+            "highwater_pds_witness_failing",
+            "gauge",
+            "1 while a file that tells a restore what was given out could not be written, else 0.",
+            u64::from(status.witness_error.is_some()),
+        ),
+        number(
             "highwater_pds_relay_poke_pending",
             "gauge",
             "1 while relays have yet to be asked to read this server, else 0.",

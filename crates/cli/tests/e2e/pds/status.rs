@@ -97,7 +97,16 @@ fn the_status_shows_where_each_account_stands_beside_what_was_announced_and_how_
     assert_eq!(status["accounts"]["by_position"]["active"], 1);
     assert_eq!(status["accounts"]["by_position"]["none"], 1);
     let text = highwater(["pds", "status", "--url", &base(&server)]).ok();
-    for words in ["active 1", "none 1", "127.0.0.1", "live", "SUBSCRIBER", "checkpoints", "memory of accounts"] {
+    for words in [
+        "active 1",
+        "none 1",
+        "127.0.0.1",
+        "live",
+        "SUBSCRIBER",
+        "checkpoints",
+        "memory of accounts",
+        "set pds.witness_path",
+    ] {
         assert!(text.contains(words), "{words}: {text}");
     }
     let shown = operate(&server, &["account", "show", "agent-one"]);

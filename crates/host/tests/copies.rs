@@ -10,7 +10,7 @@ use highwater_disk::watched::{Call, WatchedDisk, Watcher};
 use highwater_disk::{Disk, OpenMode, SimDisk};
 use highwater_host::layout::{Paths, encode_layout};
 use highwater_host::seal::KeyFile;
-use highwater_host::{Host, OpenError, Options, Sealer, Seams, Secrets, files, mark_restored, verify};
+use highwater_host::{Host, OpenError, Options, Running, Sealer, Seams, Secrets, files, mark_restored, verify};
 use highwater_pds::Fact;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -145,6 +145,17 @@ fn a_directory_of_a_later_version_is_not_called_damaged() {
     }
 }
 
+/// The same server once more, on threads of its own, whose disk is watched.
+fn watched(server: Server, watcher: Arc<dyn Watcher>) -> (Host, Running) {
+    let Server { disk, clock, worker, host, .. } = server;
+    worker.stop().expect("stopped");
+    drop(host);
+    let disk = Arc::new(WatchedDisk::new(disk, watcher));
+    let seams = Seams { disk, clock, random: Box::new(SplitMix::new(1)), sealer: None };
+    let (host, worker, _) = Host::open(options(), seams).expect("it opens");
+    (host, worker.spawn().expect("threads"))
+}
+
 /// Hands over writes while a copy is made, each time a file of it is begun.
 struct Writes {
     host: Mutex<Option<Host>>,
@@ -172,19 +183,10 @@ fn a_copy_of_a_server_that_goes_on_writing_is_whole_and_ends_before_what_came_la
     let mut server = Server::new(5);
     let account = server.account();
     server.put(account, "a", "before");
-    let Server { disk, clock, worker, host, .. } = server;
-    worker.stop().expect("stopped");
-    drop(host);
     let to = PathBuf::from("/copy/pds");
     let writes = Arc::new(Writes { host: Mutex::new(None), account, to: to.clone() });
-    let seams = Seams {
-        disk: Arc::new(WatchedDisk::new(disk.clone(), writes.clone())),
-        clock: clock.clone(),
-        random: Box::new(SplitMix::new(1)),
-        sealer: None,
-    };
-    let (host, worker, _) = Host::open(options(), seams).expect("it opens");
-    let running = worker.spawn().expect("threads");
+    let (disk, clock) = (server.disk.clone(), Arc::clone(&server.clock));
+    let (host, running) = watched(server, writes.clone());
     *writes.host.lock().expect("whole") = Some(host.clone());
     let copied = host.backup(&to);
     let host = writes.host.lock().expect("whole").take().expect("it runs");
@@ -232,19 +234,10 @@ fn a_copy_that_is_asked_for_while_a_checkpoint_runs_holds_what_was_acknowledged_
     let mut server = Server::new(17);
     let account = server.account();
     server.put(account, "a", "before");
-    let Server { disk, clock, worker, host, .. } = server;
-    worker.stop().expect("stopped");
-    drop(host);
     let to = PathBuf::from("/copy/pds");
     let asks = Arc::new(Asks { host: Mutex::new(None), account, to: to.clone(), copied: Mutex::new(None) });
-    let seams = Seams {
-        disk: Arc::new(WatchedDisk::new(disk.clone(), asks.clone())),
-        clock,
-        random: Box::new(SplitMix::new(1)),
-        sealer: None,
-    };
-    let (host, worker, _) = Host::open(options(), seams).expect("it opens");
-    let running = worker.spawn().expect("threads");
+    let disk = server.disk.clone();
+    let (host, running) = watched(server, asks.clone());
     *asks.host.lock().expect("whole") = Some(host.clone());
     host.write(account, batch(vec![put("b", "before")])).wait().expect("written");
     host.checkpoint().expect("made");

@@ -444,50 +444,6 @@ fn a_copy_of_a_running_server_opens_verifies_and_goes_on() {
     assert_eq!(verify(shared, seams(&disk)).expect("it opens").records, 31);
 }
 
-/// A copy that was made while the server went on writing had a floor above its own numbers, which looked like a log that was lost.
-#[test]
-fn a_copy_made_while_the_server_goes_on_writing_verifies() {
-    let mut server = Server::new(12);
-    let account = server.account();
-    for n in 0..30 {
-        server.put(account, &format!("k{n}"), "before");
-    }
-    let Server { disk, worker, host, .. } = server;
-    let running = worker.spawn().expect("threads");
-    let ended = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let (writer, ended) = (host.clone(), &ended);
-        scope.spawn(move || {
-            for n in 0.. {
-                if ended.load(std::sync::atomic::Ordering::Relaxed) {
-                    return;
-                }
-                writer
-                    .write(account, batch(vec![put(&format!("k{}", n % 30), &n.to_string())]))
-                    .wait()
-                    .expect("written");
-            }
-        });
-        for round in 0..3 {
-            // It writes while the copy is made.
-            let before = host.status().seq;
-            while host.status().seq == before {
-                std::thread::yield_now();
-            }
-            host.backup(Path::new(&format!("/copy{round}/pds"))).expect("copied");
-        }
-        ended.store(true, std::sync::atomic::Ordering::Relaxed);
-    });
-    running.stop().expect("stopped");
-    drop(host);
-    for round in 0..3 {
-        let mut kept = options();
-        kept.directory = format!("/copy{round}/pds").into();
-        let verified = verify(kept, seams(&disk)).expect("it opens");
-        assert_eq!((verified.faults, verified.records), (Vec::new(), 30), "copy {round}");
-    }
-}
-
 #[test]
 fn files_of_different_times_are_told_from_a_whole_directory_and_left_alone() {
     let mut server = Server::new(7);

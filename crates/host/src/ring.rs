@@ -11,7 +11,7 @@ use std::task::Waker;
 
 /// Frames in the ring at the most, and live frames that a subscriber may leave behind before it is too slow.
 ///
-/// Source: pds.md, 3, amendment b.
+/// Source: docs/reference/pds-conformance.md, amendment b.
 pub const RING_FRAMES_MAX: u64 = 4_096;
 /// Bytes of them at the most. Whoever is further behind reads from the disk.
 pub const RING_BYTES_MAX: usize = 64 << 20;

@@ -19,7 +19,7 @@ use support::{SetClock, batch, new_account, put};
 
 /// Accounts that are written to.
 const ACCOUNTS: usize = 100;
-/// Bytes of one under load. Source: pds.md, 10.
+/// Bytes of one under load. Source: docs/results/measurements.md, "Many accounts".
 const LOADED_BYTES_MAX: i64 = 100_000;
 /// Bytes of one that was written to and rests again, beyond what it takes after a start.
 const RESTED_BYTES_MAX: i64 = 6_000;

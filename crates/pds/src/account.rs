@@ -330,7 +330,7 @@ impl Account {
     /// they were told of.
     /// # Errors
     /// [`Unserved`].
-    /// Source: pds.md, 1.2.
+    /// Source: docs/reference/pds-accounts.md.
     pub fn served(&self) -> Result<(), Unserved> {
         match self.position() {
             Some(Position::Active) => Ok(()),
@@ -341,7 +341,7 @@ impl Account {
 
     /// Whether its owner reads and exports it although nobody else does: while it is deactivated, and nothing else.
     ///
-    /// Source: pds.md, 1.2.
+    /// Source: docs/reference/pds-accounts.md.
     #[must_use]
     pub fn owner_reads(&self) -> bool {
         self.position() == Some(Position::Inactive(Status::Deactivated)) && !self.standing.decommissioned

@@ -4,7 +4,7 @@
 //! been closed, the password changed, the account locked. So what let the request in goes with it to its turn, which judges it by the
 //! row that the turn builds on: whatever was handed over before the turn counts, whatever comes later comes later.
 //!
-//! Source: pds.md, 1.2 (writes, tokens) and 5.6 (every access check also reads the account's row).
+//! Source: docs/reference/pds-accounts.md (writes, tokens); every check of a token also reads the account's row.
 
 use crate::account::{Account, AccountId};
 use crate::blob;

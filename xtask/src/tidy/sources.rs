@@ -107,7 +107,7 @@ fn every_report_in_the_docs_names_a_test_that_is_there() {
 
 /// Numbers of the reports about accounts, as their projects filed them.
 ///
-/// Source: pds.md, 11.2.
+/// Source: docs/reference/reports.md.
 const REPORTS_OF_ACCOUNTS: [&str; 25] = [
     "#1231",
     "#341",
@@ -156,7 +156,7 @@ fn every_report_about_accounts_has_a_row_that_names_its_test() {
 
 /// Amendments that are built, each with a test; limits, each with its reason beside it.
 ///
-/// Source: pds.md, 3.
+/// Source: docs/reference/pds-conformance.md, "Amendments".
 #[test]
 fn every_amendment_names_its_test_and_every_limit_its_reason() {
     const PAGE: &str = "docs/reference/pds-conformance.md";

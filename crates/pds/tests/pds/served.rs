@@ -2,7 +2,7 @@
 
 use highwater_pds::{Position, Standing, Status, Unserved};
 
-/// The table of pds.md, 1.2.
+/// The table of docs/reference/pds-accounts.md.
 #[test]
 fn an_account_is_served_exactly_while_its_position_is_active() {
     let active = Standing { activated: true, ..Standing::default() };

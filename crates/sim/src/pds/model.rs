@@ -121,7 +121,7 @@ impl Shape {
     }
 }
 
-/// Source: atproto account specification; what an operator may do is decided in pds.md, 1.2.
+/// Source: atproto account specification; what an operator may do is decided in docs/reference/pds-accounts.md.
 fn changed(before: Standing, change: Change) -> Option<Standing> {
     let mut after = before;
     match change {

@@ -251,7 +251,7 @@ fn read(wire: &mut Wire, dids: &[(AccountId, Did)]) -> u64 {
     panic!("it is at {:?} of {last} after five hours, having dialed {} times", wire.relay.host(), wire.dials.len());
 }
 
-/// Source: pds.md, 7, "R2 on paper".
+/// Source: what a relay takes of a host, docs/runbooks/pds-capacity.md.
 #[test]
 fn a_relay_reads_the_restore_of_a_thousand_accounts_within_two_minutes() {
     let (mut wire, dids, cursor) = restored(1_000, 1_000);

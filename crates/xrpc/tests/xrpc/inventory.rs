@@ -45,7 +45,7 @@ fn no_repository_of_another_did_comes_in_because_imports_are_not_served() {
 
 /// A method that a server of accounts must or should serve is served, or the page of departures says why not.
 ///
-/// Source: pds.md, 6.
+/// Source: the lexicons, and docs/reference/xrpc.md for what is left out.
 #[test]
 fn every_method_of_the_protocol_is_served_or_said_not_to_be() {
     const PAGE: &str = include_str!("../../../../docs/reference/pds-conformance.md");

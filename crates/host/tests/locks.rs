@@ -1,6 +1,6 @@
 //! A lock always bites: on a full disk, with a full log, and while its account writes as fast as it can.
 //!
-//! Source: docs/reference/pds-conformance.md, rule A3.
+//! Source: docs/adr/0010-room-for-locks.md.
 
 mod support;
 
